@@ -1,0 +1,1 @@
+"""nirmap's generator."""

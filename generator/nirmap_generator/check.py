@@ -1,0 +1,255 @@
+"""Checks that the declarations fit together: names, scopes, completeness, and the catalogue against the package nir.
+
+Everything found is collected, so that one run shows all of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+
+from nirmap_generator.expressions import closest, unknown_names
+from nirmap_generator.model import Catalogue, Constraint, Framework, Located, Place, Primitive, Record, Row
+from nirmap_generator.problems import Problems
+
+# Names that the runtime supplies beside a node's parameters.
+BUILD_NAMES = frozenset({"dt", "surrogate"})
+READ_NAMES = frozenset({"dt", "module"})
+# Fields of nir's node classes that are not parameters.
+_NOT_PARAMETERS = frozenset({"input_type", "output_type", "metadata"})
+
+
+def check_names(located: Located, known: Collection[str], problems: Problems) -> None:
+    """Every name of the expression is known; otherwise a problem that names the closest one."""
+    for name in unknown_names(located.expression, known):
+        guess = closest(name, known)
+        hint = f"did you mean {guess!r}?" if guess else ""
+        problems.add(
+            located.place.problem(f"unknown name {name!r}", "one of " + ", ".join(sorted(known)), hint)
+        )
+
+
+def check_catalogue(catalogue: Catalogue, problems: Problems) -> None:
+    """Names in the equations and equivalences of every primitive."""
+    for primitive in catalogue.primitives.values():
+        _check_equations(primitive, problems)
+        _check_equivalence(primitive, problems)
+
+
+def _check_equations(primitive: Primitive, problems: Problems) -> None:
+    known = {*primitive.parameters, *primitive.state, "input"}
+    for name, located in {**primitive.dynamics, **primitive.reset}.items():
+        check_names(located, known, problems)
+        if name not in primitive.state:
+            problems.add(located.place.problem(f"equation for {name!r}", "a state variable of the primitive"))
+    for parameter in primitive.parameters.values():
+        if parameter.domain is not None:
+            check_names(parameter.domain, {parameter.name}, problems)
+    if primitive.spike is not None:
+        check_names(primitive.spike, known, problems)
+    if primitive.output is not None:
+        check_names(primitive.output, {*known, *({"spike"} if primitive.spike else ())}, problems)
+
+
+def _check_equivalence(primitive: Primitive, problems: Problems) -> None:
+    equivalence = primitive.equivalence
+    if equivalence is None:
+        return
+    maps = [*equivalence.state.values(), *([equivalence.output] if equivalence.output else [])]
+    expect_keys(equivalence.place / "inverse", equivalence.inverse, equivalence.free, problems)
+    for located in [
+        equivalence.input,
+        *equivalence.inverse.values(),
+        *(part for entry in maps for part in (entry.shift, entry.scale) if part),
+    ]:
+        check_names(located, equivalence.free, problems)
+    for located in equivalence.parameters.values():
+        check_names(located, {*primitive.parameters, *equivalence.free}, problems)
+    expect_keys(equivalence.place / "state", equivalence.state, primitive.state, problems)
+    for name in equivalence.parameters:
+        if name not in primitive.parameters:
+            problems.add(
+                (equivalence.place / "parameters" / name).problem(f"{name!r}", "a parameter of the primitive")
+            )
+
+
+def expect_keys(place: Place, found: Collection[str], expected: Collection[str], problems: Problems) -> None:
+    """The keys are exactly those expected."""
+    for name in found:
+        if name not in expected:
+            problems.add((place / name).problem(f"{name!r}", "one of " + ", ".join(expected)))
+    missing = [name for name in expected if name not in found]
+    if missing:
+        problems.add(
+            place.problem("no entry for " + ", ".join(missing), "an entry for each of " + ", ".join(expected))
+        )
+
+
+def check_framework(framework: Framework, catalogue: Catalogue, problems: Problems) -> None:
+    """Every row of a framework's file, and that no primitive is both mapped and declared as not mapped."""
+    root = Place(framework.document, ())
+    for row in framework.rows:
+        primitive = catalogue.primitives.get(row.node)
+        if primitive is None:
+            guess = closest(row.node, catalogue.primitives)
+            hint = f"did you mean {guess!r}?" if guess else ""
+            problems.add(row.place.problem(f"node {row.node!r}", "a primitive of mappings/nir.yaml", hint))
+            continue
+        _check_row(row, primitive, framework, problems)
+    for entry in framework.bypassed:
+        _check_import(entry.module, entry.place, framework, problems)
+        _check_constraints(entry.reads_only_if, READ_NAMES, problems)
+    mapped = {row.node for row in framework.rows}
+    for name in framework.not_mapped:
+        place = root / "not_mapped" / name
+        if name not in catalogue.primitives:
+            problems.add(place.problem(f"node {name!r}", "a primitive of mappings/nir.yaml"))
+        elif name in mapped:
+            problems.add(place.problem(f"{name!r} is also mapped under nodes", "one of the two"))
+
+
+def _check_import(module: str, place: Place, framework: Framework, problems: Problems) -> None:
+    if not any(module.startswith(package + ".") for package in framework.imports):
+        allowed = ", ".join(framework.imports)
+        problems.add(place.problem(f"class {module!r}", f"a class in one of package.imports: {allowed}"))
+
+
+def _check_constraints(
+    constraints: tuple[Constraint, ...], known: Collection[str], problems: Problems
+) -> None:
+    for constraint in constraints:
+        check_names(constraint.that, known, problems)
+
+
+def build_expressions(row: Row) -> Iterator[tuple[str, Located]]:
+    """Every expression that sets an attribute of the module, with the attribute's dotted path."""
+    for name, entry in row.build.items():
+        if isinstance(entry, Record):
+            for field, located in entry.arguments.items():
+                yield f"{name}.{field}", located
+        else:
+            yield name, entry
+    yield from row.assign.items()
+
+
+def module_paths(located: Located) -> set[str]:
+    """The attributes of the module that an expression reads, as dotted paths without ``module``."""
+    return {".".join(path[1:]) for path in located.expression.attributes if path[0] == "module"}
+
+
+def _check_row(row: Row, primitive: Primitive, framework: Framework, problems: Problems) -> None:
+    _check_import(row.module, row.place / "module", framework, problems)
+    parameters = primitive.declared
+    node_names = {*parameters, "dt"}
+    for _, located in build_expressions(row):
+        check_names(located, node_names | BUILD_NAMES, problems)
+    for entry in row.build.values():
+        if isinstance(entry, Record):
+            _check_import(entry.call, entry.place, framework, problems)
+    for located in row.read.values():
+        check_names(located, READ_NAMES, problems)
+    _check_constraints(row.requires, node_names, problems)
+    _check_constraints(row.reads_only_if, READ_NAMES, problems)
+    for located in row.holds.values():
+        check_names(located, (), problems)
+    expect_keys(row.place / "read", row.read, parameters, problems)
+    _check_normal_form(row, primitive, node_names, problems)
+    _check_state(row, primitive, framework, node_names, problems)
+    _check_everything_is_read(row, problems)
+
+
+def _check_normal_form(row: Row, primitive: Primitive, known: Collection[str], problems: Problems) -> None:
+    free: Mapping[str, float] = primitive.equivalence.free if primitive.equivalence else {}
+    for name, located in row.normal_form.items():
+        check_names(located, known, problems)
+        if name not in free:
+            expected = ", ".join(free) or f"no normal form: {primitive.name} has no equivalence"
+            problems.add(located.place.problem(f"free variable {name!r}", expected))
+
+
+def _check_state(
+    row: Row, primitive: Primitive, framework: Framework, known: Collection[str], problems: Problems
+) -> None:
+    place = row.place / "state"
+    if row.state is None:
+        if primitive.state:
+            problems.add(row.place.problem("no state", f"a state with {', '.join(primitive.state)}"))
+        return
+    expect_keys(
+        place / "variables", [variable.name for variable in row.state.variables], primitive.state, problems
+    )
+    for variable in row.state.variables:
+        if variable.times is not None:
+            check_names(variable.times, known, problems)
+    if row.state.call == "record":
+        if row.state.record is None:
+            problems.add(place.problem("call: record without a record", "the record's class under 'record'"))
+        else:
+            _check_import(row.state.record, place / "record", framework, problems)
+
+
+def _check_everything_is_read(row: Row, problems: Problems) -> None:
+    """What a module is built with is read back, pinned by a condition, or ignored for a stated reason."""
+    seen: set[str] = set(row.ignores)
+    for located in [*row.read.values(), *(constraint.that for constraint in row.reads_only_if)]:
+        seen |= module_paths(located)
+    for path, located in build_expressions(row):
+        from_sizes = "size" in located.expression.functions
+        if path not in seen and not from_sizes:
+            problems.add(
+                located.place.problem(
+                    f"the module is built with {path!r}, and nothing reads it",
+                    f"module.{path} in read or reads_only_if, or a reason under ignores",
+                    "otherwise a module with another value would be written as the same node",
+                )
+            )
+
+
+def check_against_nir(catalogue: Catalogue, problems: Problems) -> None:
+    """The catalogue has exactly the primitives and parameters, in order, of the installed package nir."""
+    import nir
+
+    root = Place(catalogue.document, ())
+    classes = {
+        name: value
+        for name, value in vars(nir).items()
+        if isinstance(value, type) and issubclass(value, nir.NIRNode) and value is not nir.NIRNode
+    }
+    declared = {*catalogue.primitives, *catalogue.structure}
+    for name in sorted(set(classes) - declared):
+        problems.add(
+            (root / "primitives").problem(f"no entry for {name}", f"an entry: nir has a primitive {name}")
+        )
+    for name in sorted(declared - set(classes)):
+        key = "primitives" if name in catalogue.primitives else "structure"
+        problems.add((root / key / name).problem(f"{name}", "a primitive that the installed nir has"))
+    for name, primitive in catalogue.primitives.items():
+        if name in classes:
+            _check_fields(primitive, classes[name], problems)
+
+
+def _check_fields(primitive: Primitive, node: type, problems: Problems) -> None:
+    fields = [
+        field.name
+        for field in dataclasses.fields(node)
+        if field.init
+        and (field.name not in _NOT_PARAMETERS or not field.kw_only)
+        and field.name != "metadata"
+    ]
+    place = primitive.place / "parameters"
+    for name in fields:
+        if name not in primitive.parameters:
+            problems.add(place.problem(f"no parameter {name!r}", f"one: nir.{primitive.name} has it"))
+    for name in primitive.parameters:
+        if name not in fields:
+            problems.add(
+                (place / name).problem(
+                    f"parameter {name!r}", f"one of nir.{primitive.name}: " + ", ".join(fields)
+                )
+            )
+    if sorted(fields) == sorted(primitive.parameters) and fields != list(primitive.parameters):
+        problems.add(
+            place.problem(
+                "order " + ", ".join(primitive.parameters), "the order of nir: " + ", ".join(fields)
+            )
+        )

@@ -1,0 +1,199 @@
+"""Builds the module that stands for one node, from a framework's registry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import nir
+import numpy as np
+import torch
+
+from nirmap.cells import CELLS
+from nirmap.errors import ConstraintError, GraphError, UnsupportedNodeError
+from nirmap.parameters import as_array, as_integers, as_padding, neuron_parameters
+from nirmap.registry import rows_for_node
+from nirmap.report import NodeReport
+from nirmap_registry.catalogue import PRIMITIVES
+from nirmap_registry.rows import (
+    NodeConstraint,
+    NormalForm,
+    Parameter,
+    Placement,
+    Primitive,
+    Registry,
+    Row,
+    Values,
+)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A module, whether it takes and returns state, and how it was made."""
+
+    module: torch.nn.Module
+    stateful: bool
+    report: NodeReport
+
+
+def primitive_of(node: nir.NIRNode, where: str) -> Primitive:
+    """The catalogue's entry for a node.
+
+    Raises:
+        UnsupportedNodeError: the node's type is not in the catalogue.
+    """
+    primitive = PRIMITIVES.get(type(node).__name__)
+    if primitive is None or type(node) is not primitive.node:
+        raise UnsupportedNodeError(
+            where,
+            f"a {type(node).__name__}",
+            "one of " + ", ".join(PRIMITIVES),
+            "declare it in mappings/nir.yaml",
+        )
+    return primitive
+
+
+def node_values(node: nir.NIRNode, primitive: Primitive, where: str) -> dict[str, Any]:
+    """The parameters of a node: neurons as float64 of one common shape, weights as new arrays, integers as tuples.
+
+    Raises:
+        GraphError: a parameter is not of its kind, or outside its domain.
+    """
+    neurons = [parameter.name for parameter in primitive.declared if parameter.kind == "neuron"]
+    values: dict[str, Any] = dict(neuron_parameters(node, neurons, where=where)) if neurons else {}
+    for parameter in primitive.declared:
+        if parameter.kind == "neuron":
+            _check_domain(parameter, values[parameter.name], where)
+        else:
+            values[parameter.name] = _value(getattr(node, parameter.name), parameter, where)
+    return values
+
+
+def _value(value: object, parameter: Parameter, where: str) -> Any:
+    name = parameter.name
+    if parameter.kind == "weight":
+        return as_array(value, where=where, parameter=name, dtype=None)
+    if parameter.kind == "padding":
+        return as_padding(value, parameter.axes, where=where, parameter=name)
+    count = parameter.axes if parameter.kind == "integers" else 1
+    entries = as_integers(value, count, where=where, parameter=name, minimum=parameter.minimum)
+    return entries if parameter.kind == "integers" else entries[0]
+
+
+def _check_domain(parameter: Parameter, value: Any, where: str) -> None:
+    if parameter.positive is None:
+        return
+    low = value.min() if value.size else 1.0
+    if low < 0 or (parameter.positive and low == 0):
+        expected = "above 0" if parameter.positive else "at least 0"
+        raise GraphError(
+            where, f"{parameter.name} = {low:g}", f"{parameter.name} {expected}", "correct the node"
+        )
+
+
+def build_module(
+    node: nir.NIRNode, registry: Registry, *, dt: float, to: Placement, trainable: frozenset[str], where: str
+) -> Built:
+    """The module that stands for a node.
+
+    Raises:
+        UnsupportedNodeError: the framework has no module for the node.
+        ConstraintError: no module of the framework can express the node's parameters.
+        GraphError: a parameter is malformed.
+    """
+    primitive = primitive_of(node, where)
+    candidates = rows_for_node(registry, primitive.name)
+    if not candidates:
+        reason = registry.not_mapped.get(primitive.name, f"{registry.framework} has no module for it")
+        raise UnsupportedNodeError(where, f"a nir.{primitive.name}", "a node that the framework has", reason)
+    values = node_values(node, primitive, where)
+    failed: list[tuple[Row, NodeConstraint]] = []
+    for row in candidates:
+        broken = next((entry for entry in row.requires if not entry.holds(values, dt)), None)
+        if broken is None:
+            return _build(row, primitive, values, dt=dt, to=to, trainable=trainable, where=where)
+        failed.append((row, broken))
+    raise _refusal(failed, primitive, values, dt, where)
+
+
+def _refusal(
+    failed: list[tuple[Row, NodeConstraint]], primitive: Primitive, values: Values, dt: float, where: str
+) -> ConstraintError:
+    row, broken = failed[0]
+    shown = [
+        f"{name} = {dt:g}" if name == "dt" else f"{name} = {_shown(values[name])}" for name in broken.names
+    ]
+    reasons = "; ".join(f"{entry.path}: {constraint.because}" for entry, constraint in failed)
+    return ConstraintError(
+        where, f"nir.{primitive.name} with {', '.join(shown)}", f"{broken.that} ({reasons})", broken.do
+    )
+
+
+def _shown(value: Any) -> str:
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        return repr(value)
+    numbers = np.unique(array)
+    if numbers.size <= 3:
+        return ", ".join(f"{number:g}" for number in numbers)
+    return f"{numbers[0]:g} ... {numbers[-1]:g}"
+
+
+def _build(
+    row: Row,
+    primitive: Primitive,
+    values: dict[str, Any],
+    *,
+    dt: float,
+    to: Placement,
+    trainable: frozenset[str],
+    where: str,
+) -> Built:
+    # A parameter that the normal form divides by and then does not use (r = 0 with the gain r) may become NaN there.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        normal: NormalForm | None = row.normal_form(values, dt) if row.normal_form else None
+        module = row.build(normal.parameters if normal else values, dt, to)
+    _train(module, primitive, trainable, where)
+    if row.state is None or (row.state.call == "explicit" and normal is None):
+        return Built(
+            module, row.state is not None, NodeReport(primitive.name, row.path, "native", row.source)
+        )
+    cell = CELLS[row.state.call](module, row, primitive, values, normal, dt, to)
+    how = "native" if normal is None else "normal form"
+    return Built(cell, True, NodeReport(primitive.name, row.path, how, row.source))
+
+
+def _train(module: torch.nn.Module, primitive: Primitive, trainable: frozenset[str], where: str) -> None:
+    """Makes the named neuron parameters trainable, where this node has them."""
+    names = [p.name for p in primitive.parameters if p.kind == "neuron" and p.name in trainable]
+    if not names:
+        return
+    from nirmap.neuron import Neuron
+
+    if not isinstance(module, Neuron):
+        raise ConstraintError(
+            where,
+            f"{', '.join(names)} cannot be trained in {type(module).__name__}",
+            "a module that holds it as a buffer of that name",
+            "leave it out of trainable, or use framework='torch'",
+        )
+    module.train_parameters(names)
+
+
+def is_stateful(node: nir.NIRNode, otherwise: bool = False) -> bool:
+    """Whether a node keeps state; a sub-graph does if a node in it does.
+
+    Args:
+        node: the node.
+        otherwise: the answer for a node that the catalogue does not have.
+    """
+    pending = [node]
+    while pending:
+        entry = pending.pop()
+        if isinstance(entry, nir.NIRGraph):
+            pending.extend(entry.nodes.values())
+            continue
+        primitive = PRIMITIVES.get(type(entry).__name__)
+        if primitive.stateful if primitive else otherwise and entry is node:
+            return True
+    return False

@@ -1,0 +1,264 @@
+"""From NIR to torch: a graph becomes a ``torch.fx.GraphModule``.
+
+One pass over the nodes in topological order, with the edges that carry the value of the previous step taken out. Cost
+grows linearly with the graph.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nir
+import torch
+
+from nirmap.building import Built, build_module, is_stateful
+from nirmap.delays import Delays, delayed_edges
+from nirmap.errors import ConstraintError, DelayWarning
+from nirmap.files import read_graph
+from nirmap.names import RESERVED, safe_identifiers
+from nirmap.network import NameOutputs, Network, PackState, StateEntry, UnpackState
+from nirmap.registry import load_registry
+from nirmap.report import NodeReport, Report
+from nirmap.shapes import Shapes, infer_shapes
+from nirmap.structure import check_structure, inputs, outputs, predecessors
+from nirmap_registry.rows import Placement, Registry
+
+NodeMap = Mapping[type[nir.NIRNode], Callable[[nir.NIRNode], torch.nn.Module]]
+UNPACK, PACK, NAME_OUTPUTS, STATE = "unpack_state", "pack_state", "name_outputs", "state"
+
+
+def from_nir(
+    graph: nir.NIRGraph | str | Path,
+    framework: str = "torch",
+    *,
+    dt: float | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    trainable: Collection[str] = (),
+    surrogate: str = "fast_sigmoid",
+    node_map: NodeMap | None = None,
+) -> Network:
+    """Rebuilds a NIR graph with the modules of a framework.
+
+    The result is a pure function: ``net(input, ..., state=None)`` returns the output and the new state. Inputs are
+    arguments in the order of their names, of shape (\\*batch, \\*shape). Several outputs come back as a dictionary.
+
+    Args:
+        graph: a NIR graph, or the path of a ``.nir`` file. It is not changed, and no memory is shared with it.
+        framework: name of the framework whose modules are used.
+        dt: time step in s; None for the framework's declared default.
+        dtype: floating dtype of all parameters and buffers.
+        device: their device.
+        trainable: names of neuron parameters (``tau``, ``v_threshold``, ...) that become trainable parameters instead
+            of buffers, in every node that has them.
+        surrogate: surrogate gradient of the reference modules, a key of ``nirmap.surrogate.SURROGATES``.
+        node_map: functions that build the module for a node type; they take precedence over the framework's table. A
+            module whose ``forward`` has an argument ``state`` is stateful and returns (output, state).
+
+    Raises:
+        GraphError: the graph or file is malformed.
+        UnsupportedNodeError: the framework has no module for a node.
+        ConstraintError: no module of the framework can express a node's parameters.
+        MappingError: the framework is not installed or differs from its mappings.
+
+    Warns:
+        DelayWarning: a cycle has no stateful node, so the edge that leads back is delayed.
+    """
+    if not isinstance(graph, nir.NIRGraph):
+        graph = read_graph(graph)
+    check_structure(graph)
+    registry = load_registry(framework)
+    step = registry.time_step if dt is None else dt
+    if step is None or not step > 0:
+        raise ConstraintError("dt", f"{dt!r}", "a time step above 0 in seconds")
+    to = Placement(dtype, torch.device(device), surrogate)
+    _check_trainable(graph, trainable)
+    context = _Context(registry, step, to, frozenset(trainable), dict(node_map or {}))
+    return _rebuild(graph, infer_shapes(graph), context, "")
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What stays the same through a conversion."""
+
+    registry: Registry
+    dt: float
+    to: Placement
+    trainable: frozenset[str]
+    node_map: NodeMap
+
+
+def _check_trainable(graph: nir.NIRGraph, trainable: Collection[str]) -> None:
+    from nirmap_registry.catalogue import PRIMITIVES
+
+    known = {p.name for primitive in PRIMITIVES.values() for p in primitive.parameters if p.kind == "neuron"}
+    for name in trainable:
+        if name not in known:
+            raise ConstraintError("trainable", repr(name), "neuron parameters: " + ", ".join(sorted(known)))
+
+
+@dataclass
+class _Assembly:
+    """The fx graph under construction and the modules that it calls."""
+
+    graph: torch.fx.Graph = field(default_factory=torch.fx.Graph)
+    modules: dict[str, torch.nn.Module] = field(default_factory=dict[str, torch.nn.Module])
+    values: dict[str, torch.fx.Node] = field(default_factory=dict[str, torch.fx.Node])
+    states: dict[str, torch.fx.Node] = field(default_factory=dict[str, torch.fx.Node])
+
+    def call(
+        self, target: str, module: torch.nn.Module, arguments: tuple[torch.fx.Node, ...]
+    ) -> torch.fx.Node:
+        """A call of a submodule under a safe identifier."""
+        self.modules[target] = module
+        return self.graph.call_module(target, arguments)
+
+    def item(self, value: torch.fx.Node, index: int) -> torch.fx.Node:
+        """One entry of a tuple."""
+        return self.graph.call_function(operator.getitem, (value, index))
+
+    def sum(self, terms: list[torch.fx.Node]) -> torch.fx.Node:
+        """The sum of the values on a node's incoming edges."""
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.graph.call_function(operator.add, (total, term))
+        return total
+
+
+def _rebuild(graph: nir.NIRGraph, shapes: Shapes, context: _Context, path: str) -> Network:
+    """One graph; sub-graphs become submodules of their own."""
+    reports: dict[str, Report] = {}
+    built = {
+        name: _node(graph, name, shapes, context, f"{path}node {name!r}", reports)
+        for name in sorted(graph.nodes)
+        if not isinstance(graph.nodes[name], nir.Input | nir.Output)
+    }
+    delays = delayed_edges(
+        graph, lambda name: name in built and is_stateful(graph.nodes[name], built[name].stateful)
+    )
+    for source, target in delays.stateless_cycles:
+        warnings.warn(
+            f"{path}edge {source!r} -> {target!r}: no node of this cycle is stateful, so the edge that leads back "
+            "carries the value of the step before",
+            DelayWarning,
+            stacklevel=4,
+        )
+    names = safe_identifiers(graph.nodes, RESERVED | {UNPACK, PACK, NAME_OUTPUTS, STATE})
+    entries = _entries(built, delays, shapes)
+    assembly = _assemble(graph, built, delays, names, entries, shapes)
+    network = Network(assembly.modules, assembly.graph, "Network")
+    network.meta["nirmap"] = Report(
+        framework=context.registry.framework,
+        dt=context.dt,
+        nodes={name: entry.report for name, entry in built.items()},
+        delayed=tuple(sorted(delays.edges)),
+        identifiers=names,
+        inputs=tuple(inputs(graph)),
+        outputs=tuple(outputs(graph)),
+        graphs=reports,
+    )
+    return network
+
+
+def _node(
+    graph: nir.NIRGraph, name: str, shapes: Shapes, context: _Context, where: str, reports: dict[str, Report]
+) -> Built:
+    """The module for one node: the caller's, a sub-graph, or a row of the table."""
+    node = graph.nodes[name]
+    given = context.node_map.get(type(node))
+    if given is not None:
+        module = given(node)
+        stateful = "state" in inspect.signature(module.forward).parameters
+        path = f"{type(module).__module__}.{type(module).__qualname__}"
+        return Built(module, stateful, NodeReport(type(node).__name__, path, "given"))
+    if isinstance(node, nir.NIRGraph):
+        network = _rebuild(node, shapes.subgraphs[name], context, where + " / ")
+        report: Report = network.meta["nirmap"]
+        reports[name] = report
+        return Built(network, hasattr(network, PACK), NodeReport("NIRGraph", "torch.fx.GraphModule", "graph"))
+    return build_module(
+        node, context.registry, dt=context.dt, to=context.to, trainable=context.trainable, where=where
+    )
+
+
+def _entries(built: Mapping[str, Built], delays: Delays, shapes: Shapes) -> list[StateEntry]:
+    """What the network keeps from one step to the next, in name order."""
+    fed_back = {source for source, _ in delays.edges}
+    return [
+        StateEntry(name, entry.stateful, name in fed_back, shapes.outputs.get(name))
+        for name, entry in sorted(built.items())
+        if entry.stateful or name in fed_back
+    ]
+
+
+def _assemble(
+    graph: nir.NIRGraph,
+    built: Mapping[str, Built],
+    delays: Delays,
+    names: Mapping[str, str],
+    entries: list[StateEntry],
+    shapes: Shapes,
+) -> _Assembly:
+    """Writes the fx graph: inputs and state, the nodes in order, the outputs and the new state."""
+    assembly = _Assembly()
+    for name in inputs(graph):
+        assembly.values[name] = assembly.graph.placeholder(names[name])
+    state = assembly.graph.placeholder(STATE, default_value=None)
+    before: dict[str, torch.fx.Node] = {}
+    if entries:
+        ranks = [
+            None if shapes.outputs.get(name) is None else len(shapes.outputs[name] or ())
+            for name in inputs(graph)
+        ]
+        arguments = (state, *(assembly.values[name] for name in inputs(graph)))
+        parts = assembly.call(UNPACK, UnpackState(entries, ranks), arguments)
+        for index, entry in enumerate(entries):
+            if entry.stateful:
+                assembly.states[entry.name] = assembly.item(parts, 2 * index)
+            if entry.fed_back:
+                before[entry.name] = assembly.item(parts, 2 * index + 1)
+    incoming = predecessors(graph)
+    for name in delays.order:
+        if isinstance(graph.nodes[name], nir.Input):
+            continue
+        terms = [
+            before[source] if (source, name) in delays.edges else assembly.values[source]
+            for source in incoming[name]
+        ]
+        total = assembly.sum(terms)
+        assembly.values[name] = (
+            total if name not in built else _call(assembly, names[name], name, built[name], total)
+        )
+    _return(assembly, outputs(graph), entries)
+    return assembly
+
+
+def _call(assembly: _Assembly, target: str, name: str, built: Built, value: torch.fx.Node) -> torch.fx.Node:
+    """Calls a node's module, keeps its new state, and returns its output."""
+    if built.stateful:
+        result = assembly.call(target, built.module, (value, assembly.states[name]))
+        assembly.states[name] = assembly.item(result, 1)
+        return assembly.item(result, 0)
+    result = assembly.call(target, built.module, (value,))
+    return assembly.item(result, 0) if isinstance(built.module, Network) else result
+
+
+def _return(assembly: _Assembly, names: list[str], entries: list[StateEntry]) -> None:
+    """The network's result: its output, or its outputs by name, and the new state."""
+    results = tuple(assembly.values[name] for name in names)
+    result = results[0] if len(names) == 1 else assembly.call(NAME_OUTPUTS, NameOutputs(names), results)
+    parts: list[torch.fx.Node | None] = []
+    for entry in entries:
+        parts.append(assembly.states[entry.name] if entry.stateful else None)
+        parts.append(assembly.values[entry.name] if entry.fed_back else None)
+    if entries:
+        assembly.modules[PACK] = PackState(entries)
+        state: torch.fx.node.Argument = assembly.graph.call_module(PACK, tuple(parts))
+    else:
+        state = {}
+    assembly.graph.output((result, state))

@@ -1,0 +1,173 @@
+"""Loads a framework's registry and holds it against the framework that is installed.
+
+A registry is imported when it is asked for, and checked once: each declared class exists, its constructor takes what
+``build`` gives and has no argument that the declaration does not account for, and its ``forward`` has the state
+argument that is promised. Registries of other packages are found through the entry points ``nirmap.frameworks``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import inspect
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from nirmap.errors import MappingError, UnsupportedNodeError
+from nirmap_registry import FRAMEWORKS
+from nirmap_registry.rows import Registry, Row
+
+ENTRY_POINTS = "nirmap.frameworks"
+
+
+def frameworks() -> dict[str, str]:
+    """Every known framework and the module that holds its registry; nothing is imported."""
+    found = dict(FRAMEWORKS)
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        found.setdefault(entry.name, entry.value)
+    return found
+
+
+@functools.cache
+def load_registry(framework: str) -> Registry:
+    """The registry of a framework, imported and checked.
+
+    Raises:
+        UnsupportedNodeError: no framework of that name is known.
+        MappingError: the framework is not installed, fails on import, or differs from what is declared.
+    """
+    known = frameworks()
+    if framework not in known:
+        raise UnsupportedNodeError("framework", repr(framework), "one of " + ", ".join(sorted(known)))
+    try:
+        module = importlib.import_module(known[framework])
+    except Exception as error:
+        raise MappingError(
+            f"framework {framework!r}",
+            f"its registry cannot be imported ({type(error).__name__}: {error})",
+            "the framework to be installed, in a version that its mappings hold for",
+            f"pip install 'nirmap[{framework}]'",
+        ) from error
+    registry: Registry = module.REGISTRY
+    check_version(registry)
+    check_registry(registry)
+    return registry
+
+
+def check_version(registry: Registry) -> None:
+    """Warns where the installed version is outside the declared range."""
+    from packaging.specifiers import SpecifierSet
+
+    try:
+        installed = importlib.metadata.version(registry.distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return
+    if not SpecifierSet(registry.versions).contains(installed, prereleases=True):
+        warnings.warn(
+            f"{registry.distribution} {installed} is installed; the mappings of {registry.framework!r} hold for "
+            f"{registry.versions}",
+            stacklevel=3,
+        )
+
+
+def check_registry(registry: Registry) -> None:
+    """Holds every row against the real class.
+
+    Raises:
+        MappingError: with the row's file and line, what the class has, and what was declared.
+    """
+    for row in registry.rows:
+        check_row(row)
+
+
+def check_row(row: Row) -> None:
+    """Holds one row against its class; see :func:`check_registry`."""
+    _check_constructor(row.path, row.module, row.arguments, row.accounted, "", row.source)
+    for name, record, fields in row.records:
+        _check_constructor(f"{row.path}({name}=...)", record, fields, row.accounted, name + ".", row.source)
+    if row.state is not None:
+        _check_forward(row)
+
+
+def _parameters(function: Any) -> dict[str, inspect.Parameter]:
+    return {name: value for name, value in inspect.signature(function).parameters.items() if name != "self"}
+
+
+def _check_constructor(
+    path: str, cls: type[Any], given: Iterable[str], accounted: Iterable[str], prefix: str, source: str
+) -> None:
+    parameters = _constructor_parameters(cls)
+    takes_any = any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values())
+    named = [
+        name
+        for name, value in parameters.items()
+        if value.kind not in (value.VAR_KEYWORD, value.VAR_POSITIONAL)
+    ]
+    for name in given:
+        if name not in named and not takes_any:
+            raise MappingError(
+                source,
+                f"build gives {path} the argument {name!r}",
+                "one of " + ", ".join(named),
+                "correct the mapping",
+            )
+    accounted_here = {name.removeprefix(prefix) for name in accounted if name.startswith(prefix)}
+    dropped = [name for name in named if name not in accounted_here and name not in set(given)]
+    if dropped:
+        raise MappingError(
+            source,
+            f"{path} has the argument {dropped[0]!r}, which the mapping does not account for",
+            "it in build, read, reads_only_if, or, with a reason, in ignores",
+            "otherwise a module that uses it would be written as if it did not",
+        )
+
+
+def _constructor_parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:
+    """The constructor's parameters; what goes on to a base class through ``**keywords`` is not looked into."""
+    fields: tuple[str, ...] | None = getattr(cls, "_fields", None)
+    if fields is not None:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return {name: inspect.Parameter(name, kind) for name in fields}
+    return _parameters(cls.__init__)
+
+
+def _check_forward(row: Row) -> None:
+    state = row.state
+    if state is None:
+        return
+    parameters = list(_parameters(row.module.forward))
+    expected = (
+        [variable.kept_as for variable in state.variables] if state.call == "positional" else [state.argument]
+    )
+    for name in [state.argument, *expected]:
+        if name not in parameters:
+            raise MappingError(
+                row.source,
+                f"{row.path}.forward({', '.join(parameters)}) has no state argument {name!r}",
+                f"forward to take {name!r}, as the declaration promises",
+                "correct 'state' in the mapping, or leave it out if the module keeps no state",
+            )
+    if state.record is not None:
+        fields: tuple[str, ...] = getattr(state.record, "_fields", ())
+        kept = [variable.kept_as for variable in state.variables]
+        if sorted(fields) != sorted(kept):
+            raise MappingError(
+                row.source,
+                f"the record {state.record.__name__} has the fields {', '.join(fields)}",
+                ", ".join(kept),
+                "declare every field of the record under state.variables",
+            )
+
+
+def rows_for_node(registry: Registry, node: str) -> list[Row]:
+    """The rows of a primitive, in the order of preference."""
+    return [row for row in registry.rows if row.node == node]
+
+
+def rows_for_module(registry: Registry, module: type[torch.nn.Module]) -> list[Row]:
+    """The rows of exactly this class, in the order of the table."""
+    return [row for row in registry.rows if row.module is module]

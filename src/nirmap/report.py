@@ -1,0 +1,50 @@
+"""What a conversion did, node by node. It is attached to the result as ``net.meta["nirmap"]``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """How one node was converted.
+
+    Attributes:
+        node: the primitive, or ``NIRGraph``.
+        module: dotted path of the module that stands for it.
+        how: ``native``; ``normal form`` (native, with the input scaled or the state shifted); ``given`` (by the
+            caller's dictionary); ``graph`` (a sub-graph).
+        source: where the mapping is declared.
+    """
+
+    node: str
+    module: str
+    how: Literal["native", "normal form", "given", "graph"]
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :func:`nirmap.from_nir` did.
+
+    Attributes:
+        framework: the framework asked for.
+        dt: time step in s.
+        nodes: each node's report, by its NIR name.
+        delayed: the edges that carry the value of the step before.
+        identifiers: the safe identifier of each node, by its NIR name; submodules go by it.
+        inputs: names of the Input nodes, in the order of the arguments.
+        outputs: names of the Output nodes, in the order of the results.
+        graphs: reports of the sub-graphs.
+    """
+
+    framework: str
+    dt: float
+    nodes: Mapping[str, NodeReport] = field(default_factory=dict[str, NodeReport])
+    delayed: tuple[tuple[str, str], ...] = ()
+    identifiers: Mapping[str, str] = field(default_factory=dict[str, str])
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    graphs: Mapping[str, Report] = field(default_factory=dict[str, "Report"])

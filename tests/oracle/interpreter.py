@@ -1,0 +1,393 @@
+"""NIR graphs, stepped in plain NumPy float64: the reference that every other implementation is held against.
+
+One step of a node, for ``x`` the sum of its incoming edges and ``dt`` in seconds (forward Euler):
+
+=========  ====================================================================================================
+I          ``v += dt r x``; output v
+IF         as I, then ``z = v > v_threshold`` (strict) and ``v = v_reset`` where z; output z
+LI         ``v += dt / tau (v_leak - v + r x)``; output v
+LIF        as LI, then spike and reset as IF; output z
+CubaLI     ``i += dt / tau_syn (w_in x - i)``, then v as in LI with tau_mem and the new i for x; output v
+CubaLIF    as CubaLI, then spike and reset as IF; output z
+Threshold  ``x > threshold``
+Delay      the x of ``delay / dt`` steps ago, 0 before the first
+=========  ====================================================================================================
+
+With ``method="exponential"`` the factor ``dt / tau`` is ``1 - exp(-dt / tau)``, exact for an input held over the step.
+All state is 0 before the first step. A delayed edge (see `oracle.feedback`) carries the value of the previous step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+import nir
+import numpy as np
+
+from oracle import spatial
+from oracle.feedback import delayed_edges
+from oracle.spatial import Array
+
+Path = tuple[str, ...]
+Method = Literal["forward_euler", "exponential"]
+
+_WITH_POTENTIAL = (nir.I, nir.IF, nir.LI, nir.LIF, nir.CubaLI, nir.CubaLIF)
+_CURRENT_BASED = (nir.CubaLI, nir.CubaLIF)
+_WITH_RESET = (nir.IF, nir.LIF, nir.CubaLIF)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """All that happened in a simulation of T steps with batch size B. Paths are node names from the top graph down.
+
+    Attributes:
+        outputs: per Output node of the top graph, (T, B, *shape).
+        values: per node, nested graphs and the nodes in them included: its output, (T, B, *shape).
+        states: per neuron: its state variables after each step ("v", and "i" where current based), (T, B, *shape).
+        before_reset: per IF, LIF and CubaLIF the integrated potential before the reset, per Threshold its input: what
+            was compared with the threshold, (T, B, *shape).
+        thresholds: what it was compared with, broadcast to *shape.
+        delayed: the edges that carry the value of the previous step, as (source path, target path).
+    """
+
+    outputs: dict[str, Array]
+    values: dict[Path, Array]
+    states: dict[Path, dict[str, Array]]
+    before_reset: dict[Path, Array]
+    thresholds: dict[Path, Array]
+    delayed: frozenset[tuple[Path, Path]]
+
+    def spike_counts(self) -> dict[Path, int]:
+        """Per firing node (IF, LIF, CubaLIF, Threshold) the number of its spikes, over all steps and the batch."""
+        return {path: int(self.values[path].sum()) for path in self.thresholds}
+
+
+def simulate(
+    graph: nir.NIRGraph, inputs: Mapping[str, Any] | Any, dt: float, *, method: Method = "forward_euler"
+) -> Trace:
+    """Step ``graph`` through a sequence, in float64.
+
+    Args:
+        graph: the network; it is only read.
+        inputs: per Input node an array (T, B, *shape), T at least 1; the array alone where there is one Input.
+        dt: the time step in the unit of the graph's time constants (s).
+        method: how the decays of LI, LIF, CubaLI and CubaLIF are discretised.
+
+    Raises:
+        ValueError: an edge names no node or is there twice, an Input has incoming or an Output has outgoing edges, no
+            Input reaches a node, a nested graph has not exactly one Input and one Output, shapes do not fit, the
+            inputs are not those of the graph, or a delay is not a multiple of dt.
+        TypeError: a node is of a type that has no equations here.
+    """
+    network = _Graph(graph, (), dt, method)
+    streams = _streams(network, inputs)
+    steps = len(next(iter(streams.values())))
+    recording = _Recording()
+    for step in range(steps):
+        network.step({name: stream[step] for name, stream in streams.items()})
+        recording.add(network)
+    return recording.trace(network)
+
+
+def margin(trace: Trace) -> float:
+    """How near any comparison with a threshold came to a tie: ``min |v - threshold| / scale``; inf without one.
+
+    The scale of a neuron is its threshold or its largest potential in the simulation, whichever is larger in
+    magnitude, as rounding errors grow with it. Two implementations whose potentials differ by less than this
+    fraction of the scale give the same spikes.
+    """
+    smallest = np.inf
+    for path, potential in trace.before_reset.items():
+        threshold = trace.thresholds[path]
+        scale = np.maximum(np.abs(potential).max(axis=(0, 1)), np.abs(threshold))
+        distance = np.abs(potential - threshold)
+        relative = np.divide(
+            distance, scale, out=np.zeros_like(distance), where=np.broadcast_to(scale > 0, distance.shape)
+        )
+        smallest = min(smallest, float(relative.min()))
+    return float(smallest)
+
+
+def _streams(network: _Graph, inputs: Mapping[str, Any] | Any) -> dict[str, Array]:
+    """The inputs by name, checked for their names, their shapes, and one T and B for all."""
+    if isinstance(inputs, Mapping):
+        given = cast("Mapping[str, Any]", inputs)
+    elif len(network.inputs) == 1:
+        given = dict.fromkeys(network.inputs, inputs)
+    else:
+        raise ValueError(f"a single array cannot feed the inputs {sorted(network.inputs)}: give a dict")
+    if set(given) != set(network.inputs):
+        raise ValueError(f"inputs {sorted(given)} given, the graph has {sorted(network.inputs)}")
+    streams = {name: _float64(value) for name, value in given.items()}
+    for name, stream in streams.items():
+        declared: Any = network.inputs[name].input_type["input"]
+        if declared is not None and stream.shape[2:] != tuple(int(size) for size in declared):
+            raise ValueError(
+                f"input {name!r} has shape (T, B, *{stream.shape[2:]}), declared is {tuple(declared)}"
+            )
+    if len({stream.shape[:2] for stream in streams.values()}) != 1 or not len(next(iter(streams.values()))):
+        raise ValueError("inputs must have one common number of steps, at least 1, and one batch size")
+    return streams
+
+
+def _float64(value: Any) -> Array:
+    """A float64 copy of a number, a sequence, an array or a tensor."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    return np.array(value, dtype=np.float64)
+
+
+@dataclass
+class _Node:
+    """One node that is not a graph: its equations and its state."""
+
+    node: nir.NIRNode
+    path: Path
+    dt: float
+    method: Method
+    state: dict[str, Array] = field(default_factory=dict[str, Array])
+    history: deque[Array] = field(default_factory=deque[Array])
+    compared: Array | None = None
+    threshold: Array | None = None
+
+    def step(self, x: Array) -> Array:
+        """The output (B, *shape) for this step's summed input (B, *shape); moves the state on."""
+        node = self.node
+        if isinstance(node, nir.Output):
+            return x
+        if isinstance(node, _WITH_POTENTIAL):
+            return self._neuron(x)
+        if isinstance(node, nir.Threshold):
+            return self._fire(x, self._elementwise("threshold", x))
+        if isinstance(node, nir.Delay):
+            return self._delay(x)
+        if isinstance(node, nir.Scale):
+            return x * self._elementwise("scale", x)
+        if isinstance(node, (nir.Linear, nir.Affine)):
+            y = (_float64(node.weight) @ x[..., np.newaxis])[..., 0]
+            return y + _float64(node.bias) if isinstance(node, nir.Affine) else y
+        if isinstance(node, (nir.Conv1d, nir.Conv2d)):
+            weight, bias = _float64(node.weight), _float64(node.bias)
+            return spatial.convolve(
+                x, weight, bias, node.stride, node.padding, node.dilation, int(node.groups)
+            )
+        if isinstance(node, nir.SumPool2d):
+            return spatial.sum_pool(x, node.kernel_size, node.stride, node.padding)
+        if isinstance(node, nir.AvgPool2d):
+            return spatial.average_pool(x, node.kernel_size, node.stride, node.padding)
+        if isinstance(node, nir.Flatten):
+            return spatial.flatten(x, int(node.start_dim), int(node.end_dim))
+        raise TypeError(f"node {self.path}: no equations for {type(node).__name__}")
+
+    def _elementwise(self, name: str, x: Array) -> Array:
+        """A parameter that belongs to the elements of ``x`` (B, *shape): 0-d, or broadcast to *shape exactly."""
+        value = _float64(getattr(self.node, name))
+        try:
+            return np.broadcast_to(value, x.shape[1:])
+        except ValueError:
+            raise ValueError(
+                f"node {self.path}: {name} {value.shape} does not fit input {x.shape[1:]}"
+            ) from None
+
+    def _neuron(self, x: Array) -> Array:
+        before = self.state.get("v", np.zeros_like(x))
+        r = self._elementwise("r", x)
+        if isinstance(self.node, (nir.I, nir.IF)):
+            v = before + self.dt * r * x
+        else:
+            drive = x
+            if isinstance(self.node, _CURRENT_BASED):
+                current = self.state.get("i", np.zeros_like(x))
+                drive = self._approach(current, self._elementwise("w_in", x) * x, "tau_syn")
+                self.state["i"] = drive
+            tau = "tau_mem" if isinstance(self.node, _CURRENT_BASED) else "tau"
+            v = self._approach(before, self._elementwise("v_leak", x) + r * drive, tau)
+        if not isinstance(self.node, _WITH_RESET):
+            self.state["v"] = v
+            return v
+        spikes = self._fire(v, self._elementwise("v_threshold", x))
+        self.state["v"] = np.where(spikes > 0, self._elementwise("v_reset", x), v)
+        return spikes
+
+    def _approach(self, value: Array, target: Array, time_constant: str) -> Array:
+        """One step of ``tau dy/dt = target - y`` from ``y = value``."""
+        tau = self._elementwise(time_constant, value)
+        fraction = self.dt / tau if self.method == "forward_euler" else -np.expm1(-self.dt / tau)
+        return value + fraction * (target - value)
+
+    def _fire(self, compared: Array, threshold: Array) -> Array:
+        self.compared, self.threshold = compared, threshold
+        return (compared > threshold).astype(np.float64)
+
+    def _delay(self, x: Array) -> Array:
+        late = self._elementwise("delay", x) / self.dt
+        steps = np.rint(late).astype(np.int64)
+        # A delay that was stored in float32 misses its multiple of dt by a relative 6e-8.
+        if np.any(steps < 0) or np.any(np.abs(late - steps) > 1e-6 * np.maximum(steps, 1)):
+            raise ValueError(
+                f"node {self.path}: delay must be a multiple of dt = {self.dt}, it is {late} steps"
+            )
+        self.history.appendleft(x)
+        while len(self.history) > int(steps.max(initial=0)) + 1:
+            self.history.pop()
+        y = np.zeros_like(x)
+        for age, earlier in enumerate(self.history):
+            y = np.where(steps == age, earlier, y)
+        return y
+
+
+class _Graph:
+    """A graph, at the top or nested: its nodes, the order of a step, and the values of the step before."""
+
+    def __init__(self, graph: nir.NIRGraph, path: Path, dt: float, method: Method) -> None:
+        self.graph, self.path, self.dt = graph, path, dt
+        self.method: Method = method
+        self.inputs = {name: node for name, node in graph.nodes.items() if isinstance(node, nir.Input)}
+        self.outputs = [name for name, node in graph.nodes.items() if isinstance(node, nir.Output)]
+        self._check_edges()
+        self.members = {name: self._member(name) for name in graph.nodes if name not in self.inputs}
+        self.sources = {
+            name: sorted(s for s, target in graph.edges if target == name) for name in graph.nodes
+        }
+        self.delayed = delayed_edges(graph)
+        self.order = self._order()
+        self.values: dict[str, Array] = {}
+
+    def _member(self, name: str) -> _Node | _Graph:
+        node, path = self.graph.nodes[name], (*self.path, name)
+        if not isinstance(node, nir.NIRGraph):
+            return _Node(node, path, self.dt, self.method)
+        nested = _Graph(node, path, self.dt, self.method)
+        if len(nested.inputs) != 1 or len(nested.outputs) != 1:
+            raise ValueError(
+                f"node {path}: a nested graph must have one Input and one Output, as edges name no port"
+            )
+        return nested
+
+    def _check_edges(self) -> None:
+        where = f"graph {self.path}"
+        for source, target in self.graph.edges:
+            for name in (source, target):
+                if name not in self.graph.nodes:
+                    raise ValueError(f"{where}: edge {(source, target)} names {name!r}, which is not a node")
+            if target in self.inputs or source in self.outputs:
+                raise ValueError(f"{where}: edge {(source, target)} leads into an Input or out of an Output")
+        if len(set(map(tuple, self.graph.edges))) != len(self.graph.edges):
+            raise ValueError(f"{where}: an edge is there twice")
+
+    def _order(self) -> list[str]:
+        """The nodes that are no Inputs, each after the sources of its edges that are not delayed."""
+        waiting = {
+            name: {source for source in self.sources[name] if (source, name) not in self.delayed}
+            - set(self.inputs)
+            for name in self.members
+        }
+        order: list[str] = []
+        while waiting:
+            ready = [name for name, sources in waiting.items() if not sources]
+            if not ready:
+                raise ValueError(f"graph {self.path}: no Input reaches the cycle of {sorted(waiting)}")
+            for name in ready:
+                del waiting[name]
+            for sources in waiting.values():
+                sources.difference_update(ready)
+            order.extend(ready)
+        return order
+
+    def step(self, external: Mapping[str, Array]) -> dict[str, Array]:
+        """One step; ``external`` and the result hold (B, *shape) by Input and Output name."""
+        previous = self.values or self._zeros(external)
+        values = {name: np.asarray(external[name]) for name in self.inputs}
+        for name in self.order:
+            arriving = [previous[s] if (s, name) in self.delayed else values[s] for s in self.sources[name]]
+            values[name] = _advance(self.members[name], _sum(arriving, (*self.path, name)))
+        self.values = values
+        return {name: values[name] for name in self.outputs}
+
+    def _zeros(self, external: Mapping[str, Array]) -> dict[str, Array]:
+        """What delayed edges carry in the first step; the shapes are found by stepping unused copies of the nodes."""
+        zeros = {name: np.zeros_like(value) for name, value in external.items()}
+        pending = list(zeros)
+        while pending:
+            name = pending.pop()
+            for source, target in self.graph.edges:
+                if source == name and target not in zeros:
+                    zeros[target] = np.zeros_like(_advance(self._member(target), zeros[name]))
+                    pending.append(target)
+        for name in self.members:
+            if name not in zeros:
+                raise ValueError(f"graph {self.path}: no Input reaches {name!r}")
+        return zeros
+
+    def walk(self) -> Iterator[tuple[Path, Array, _Node | _Graph | None]]:
+        """Every node at every depth with its value in the last step; None stands for an Input."""
+        for name, value in self.values.items():
+            member = self.members.get(name)
+            yield (*self.path, name), value, member
+            if isinstance(member, _Graph):
+                yield from member.walk()
+
+    def all_delayed(self) -> Iterator[tuple[Path, Path]]:
+        """The delayed edges at every depth, as paths."""
+        for source, target in self.delayed:
+            yield (*self.path, source), (*self.path, target)
+        for member in self.members.values():
+            if isinstance(member, _Graph):
+                yield from member.all_delayed()
+
+
+def _advance(member: _Node | _Graph, x: Array) -> Array:
+    """Step a node with its one input to its one output."""
+    if isinstance(member, _Node):
+        return member.step(x)
+    (output,) = member.step(dict.fromkeys(member.inputs, x)).values()
+    return output
+
+
+def _sum(arriving: list[Array], path: Path) -> Array:
+    total = arriving[0]
+    for value in arriving[1:]:
+        if value.shape != total.shape:
+            raise ValueError(
+                f"node {path}: edges of shapes {total.shape[1:]} and {value.shape[1:]} cannot be added"
+            )
+        total = total + value
+    return total
+
+
+class _Recording:
+    """Collects each step's values."""
+
+    def __init__(self) -> None:
+        self.values: dict[Path, list[Array]] = {}
+        self.states: dict[Path, dict[str, list[Array]]] = {}
+        self.compared: dict[Path, list[Array]] = {}
+        self.thresholds: dict[Path, Array] = {}
+
+    def add(self, network: _Graph) -> None:
+        for path, value, member in network.walk():
+            self.values.setdefault(path, []).append(value)
+            if not isinstance(member, _Node):
+                continue
+            for variable, content in member.state.items():
+                self.states.setdefault(path, {}).setdefault(variable, []).append(content)
+            if member.compared is not None and member.threshold is not None:
+                self.compared.setdefault(path, []).append(member.compared)
+                self.thresholds[path] = member.threshold
+
+    def trace(self, network: _Graph) -> Trace:
+        values = {path: np.stack(steps) for path, steps in self.values.items()}
+        return Trace(
+            outputs={name: values[(name,)] for name in network.outputs},
+            values=values,
+            states={
+                path: {variable: np.stack(steps) for variable, steps in variables.items()}
+                for path, variables in self.states.items()
+            },
+            before_reset={path: np.stack(steps) for path, steps in self.compared.items()},
+            thresholds=self.thresholds,
+            delayed=frozenset(network.all_delayed()),
+        )
