@@ -1,63 +1,119 @@
-"""The main job, start to end: a small torch network becomes a ``.nir`` file, is rebuilt, and runs.
+"""The main job, start to end: a small torch network becomes a ``.nir`` file, is rebuilt in every framework, and runs.
 
-The network's spiking layer is then rebuilt a second time with another framework, if that is installed, and gives the
-same spikes.
+The same input gives the same spikes everywhere; what a framework cannot express, it says.
 """
 
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 
+import nir
 import torch
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 import nirmap
+from nirmap.neuron import State
 from nirmap.reference import LI, LIF
+from nirmap.registry import frameworks
 
 DT = 1e-3  # s
-STEPS = 100
+STEPS, BATCH = 200, 8
+
+# norse compiles its functions with torch.jit.script when it is imported; that it is deprecated is not our concern here.
+warnings.filterwarnings("ignore", "`torch.jit.script", FutureWarning)
 
 
 class SmallNetwork(torch.nn.Module):
-    """Two spiking layers and a read-out; one call of ``forward`` is one time step."""
+    """A layer of spiking neurons between two layers of weights, and a read-out."""
 
     def __init__(self) -> None:
         super().__init__()
-        tau, r, zero = torch.tensor(0.02), torch.tensor(1.0), torch.tensor(0.0)
+        tau, r, rest, threshold = (torch.tensor(value) for value in (0.02, 1.0, 0.0, 0.1))
         self.fc1 = torch.nn.Linear(8, 16)
-        self.lif1 = LIF(tau, r, zero, torch.tensor(0.1), zero, dt=DT)
+        self.lif = LIF(tau, r, rest, threshold, rest, dt=DT)
         self.fc2 = torch.nn.Linear(16, 4)
-        self.readout = LI(tau, r, zero, dt=DT)
+        self.readout = LI(tau, r, rest, dt=DT)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Currents of shape (batch, 8) to voltages of shape (batch, 4)."""
-        spikes, _ = self.lif1(self.fc1(x))
-        voltage, _ = self.readout(self.fc2(spikes))
-        return voltage
+    def forward(
+        self, x: torch.Tensor, state: tuple[State, State] | None = None
+    ) -> tuple[torch.Tensor, tuple[State, State]]:
+        """One time step: currents of shape (batch, 8) to voltages of shape (batch, 4)."""
+        lif, readout = state or (None, None)
+        spikes, lif = self.lif(self.fc1(x), lif)
+        voltage, readout = self.readout(self.fc2(spikes), readout)
+        return voltage, (lif, readout)
+
+
+def with_spikes(graph: nir.NIRGraph) -> nir.NIRGraph:
+    """The graph with a second output: the spikes of its ``lif``."""
+    shape = graph.nodes["lif"].output_type["output"]
+    nodes = {**graph.nodes, "spikes": nir.Output({"output": shape})}
+    return nir.NIRGraph(nodes, [*graph.edges, ("lif", "spikes")])
+
+
+def compare(path: Path, expected: torch.Tensor, inputs: torch.Tensor) -> Table:
+    """Rebuilds the file in every framework, runs it, and counts spikes and differences."""
+    table = Table("framework", "lif is a", "spikes", "other spikes", "voltages differ by", box=None)
+    reference: torch.Tensor | None = None
+    for framework in sorted(frameworks(), key=lambda name: (name != "torch", name)):
+        try:
+            net = nirmap.from_nir(with_spikes(nir.read(path)), framework, dt=DT)
+        except nirmap.NirmapError as error:
+            table.add_row(framework, Text(error.found), "", "", "")
+            continue
+        with torch.no_grad():
+            outputs, _ = nirmap.run(net, inputs)
+        spikes, voltages = outputs["spikes"], outputs["output"]
+        reference = spikes if reference is None else reference
+        table.add_row(
+            framework,
+            net.meta["nirmap"].nodes["lif"].module,
+            f"{int(spikes.sum()):,}",
+            f"{int((spikes != reference).sum())}",
+            f"{(voltages - expected).abs().max().item():.1e} V",
+        )
+    return table
+
+
+def refusal(graph: nir.NIRGraph) -> str:
+    """What snnTorch says to a neuron that is reset to another potential than it rests at."""
+    lif = graph.nodes["lif"]
+    if isinstance(lif, nir.LIF) and lif.v_reset is not None:
+        lif.v_reset[:] = 0.05
+    try:
+        nirmap.from_nir(graph, "snntorch", dt=DT)
+    except nirmap.NirmapError as error:
+        return (
+            f"  found: snntorch, {error.where}, {error.found}\n  expected: {error.expected}\n  do: {error.do}"
+        )
+    return "  nothing: snntorch has a module for it"
 
 
 def main() -> None:
     """Writes, rebuilds, runs and compares."""
-    console = Console()
-    torch.manual_seed(0)
-    inputs = torch.rand(STEPS, 1, 8) * 2
+    console = Console(highlight=False)
+    torch.default_generator.manual_seed(0)
+    model = SmallNetwork()
+    inputs = 2 * torch.rand(STEPS, BATCH, 8)
+    with torch.no_grad():
+        expected, _ = nirmap.run(model, inputs)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "small.nir"
-        graph = nirmap.to_nir(SmallNetwork(), dt=DT, path=path)
-        console.print(f"written: {path.name}, {len(graph.nodes)} nodes, {len(graph.edges)} edges")
-        reference = nirmap.from_nir(path, dt=DT)
-        voltages, state = nirmap.run(reference, inputs)
-        console.print(f"rebuilt with torch: output {tuple(voltages.shape)}, state {sorted(state)}")
-        for framework in ("norse", "snntorch"):
-            try:
-                net = nirmap.from_nir(path, framework, dt=DT)
-            except nirmap.MappingError as error:
-                console.print(f"{framework}: {error.found}")
-                continue
-            others, _ = nirmap.run(net, inputs)
-            difference = (others - voltages).abs().max().item()
-            console.print(f"rebuilt with {framework}: largest difference of the voltages {difference:.1e} V")
+        graph = nirmap.to_nir(model, dt=DT, path=path)
+        console.print(f"\n[bold]written[/]  {path.name}: {path.stat().st_size:,} bytes")
+        for name, node in graph.nodes.items():
+            after = ", ".join(target for source, target in graph.edges if source == name)
+            console.print(Text(f"  {name:8} nir.{type(node).__name__:7}" + (f"-> {after}" if after else "")))
+        with console.status("Importing the frameworks, rebuilding and running"):
+            table = compare(path, expected, inputs)
+        console.print(f"\n[bold]rebuilt and run[/]  {STEPS} steps of {DT:g} s, {BATCH} inputs side by side")
+        console.print(table)
+    console.print("\n[bold]refused[/]  the same network, reset to 0.05 V after a spike")
+    console.print(Text(refusal(graph)))
 
 
 if __name__ == "__main__":

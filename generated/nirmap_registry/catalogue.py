@@ -204,8 +204,8 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         description="Linear map and translation, W x + b.",
         shape="linear",
         parameters=(
-            rows.Parameter("weight", "weight", description="'W, (outputs, inputs)'"),
-            rows.Parameter("bias", "weight", description="'b, (outputs,)'"),
+            rows.Parameter("weight", "weight", description="W, (outputs, inputs)"),
+            rows.Parameter("bias", "weight", description="b, (outputs,)"),
         ),
     ),
     "Linear": rows.Primitive(
@@ -213,14 +213,14 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         node=nir.Linear,
         description="Linear map without bias, W x.",
         shape="linear",
-        parameters=(rows.Parameter("weight", "weight", description="'W, (outputs, inputs)'"),),
+        parameters=(rows.Parameter("weight", "weight", description="W, (outputs, inputs)"),),
     ),
     "Scale": rows.Primitive(
         name="Scale",
         node=nir.Scale,
         description="Elementwise product with a constant.",
         shape="elementwise",
-        parameters=(rows.Parameter("scale", "neuron", unit="'1'", description="'factor'"),),
+        parameters=(rows.Parameter("scale", "neuron", unit="1", description="factor"),),
     ),
     "Conv1d": rows.Primitive(
         name="Conv1d",
@@ -229,20 +229,20 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         shape="convolution",
         parameters=(
             rows.Parameter(
-                "input_shape", "shape", description="'length of the spatial axis, without channels'"
+                "input_shape", "shape", description="length of the spatial axis, without channels"
             ),
             rows.Parameter(
-                "weight", "weight", description="'(output channels, input channels / groups, kernel)'"
+                "weight", "weight", description="(output channels, input channels / groups, kernel)"
             ),
-            rows.Parameter("stride", "integers", axes=1, minimum=1, description="'step of the kernel'"),
+            rows.Parameter("stride", "integers", axes=1, minimum=1, description="step of the kernel"),
             rows.Parameter(
-                "padding", "padding", axes=1, description="\"zeros on both sides, or 'same', or 'valid'\""
+                "padding", "padding", axes=1, description="zeros on both sides, or 'same', or 'valid'"
             ),
             rows.Parameter(
-                "dilation", "integers", axes=1, minimum=1, description='"distance of the kernel\'s entries"'
+                "dilation", "integers", axes=1, minimum=1, description="distance of the kernel's entries"
             ),
-            rows.Parameter("groups", "integer", minimum=1, description="'number of channel groups'"),
-            rows.Parameter("bias", "weight", description="'(output channels,)'"),
+            rows.Parameter("groups", "integer", minimum=1, description="number of channel groups"),
+            rows.Parameter("bias", "weight", description="(output channels,)"),
         ),
     ),
     "Conv2d": rows.Primitive(
@@ -251,24 +251,24 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         description="Convolution over two spatial axes.",
         shape="convolution",
         parameters=(
-            rows.Parameter("input_shape", "shape", description="'(height, width), without channels'"),
+            rows.Parameter("input_shape", "shape", description="(height, width), without channels"),
             rows.Parameter(
                 "weight",
                 "weight",
-                description="'(output channels, input channels / groups, kernel height, kernel width)'",
+                description="(output channels, input channels / groups, kernel height, kernel width)",
             ),
-            rows.Parameter("stride", "integers", axes=2, minimum=1, description="'step of the kernel'"),
+            rows.Parameter("stride", "integers", axes=2, minimum=1, description="step of the kernel"),
             rows.Parameter(
                 "padding",
                 "padding",
                 axes=2,
-                description="\"zeros on both sides of each axis, or 'same', or 'valid'\"",
+                description="zeros on both sides of each axis, or 'same', or 'valid'",
             ),
             rows.Parameter(
-                "dilation", "integers", axes=2, minimum=1, description='"distance of the kernel\'s entries"'
+                "dilation", "integers", axes=2, minimum=1, description="distance of the kernel's entries"
             ),
-            rows.Parameter("groups", "integer", minimum=1, description="'number of channel groups'"),
-            rows.Parameter("bias", "weight", description="'(output channels,)'"),
+            rows.Parameter("groups", "integer", minimum=1, description="number of channel groups"),
+            rows.Parameter("bias", "weight", description="(output channels,)"),
         ),
     ),
     "SumPool2d": rows.Primitive(
@@ -278,11 +278,11 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         shape="pooling",
         parameters=(
             rows.Parameter(
-                "kernel_size", "integers", axes=2, minimum=1, description="'(height, width) of a window'"
+                "kernel_size", "integers", axes=2, minimum=1, description="(height, width) of a window"
             ),
-            rows.Parameter("stride", "integers", axes=2, minimum=1, description="'step of the window'"),
+            rows.Parameter("stride", "integers", axes=2, minimum=1, description="step of the window"),
             rows.Parameter(
-                "padding", "integers", axes=2, minimum=0, description="'zeros on both sides of each axis'"
+                "padding", "integers", axes=2, minimum=0, description="zeros on both sides of each axis"
             ),
         ),
     ),
@@ -293,11 +293,11 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         shape="pooling",
         parameters=(
             rows.Parameter(
-                "kernel_size", "integers", axes=2, minimum=1, description="'(height, width) of a window'"
+                "kernel_size", "integers", axes=2, minimum=1, description="(height, width) of a window"
             ),
-            rows.Parameter("stride", "integers", axes=2, minimum=1, description="'step of the window'"),
+            rows.Parameter("stride", "integers", axes=2, minimum=1, description="step of the window"),
             rows.Parameter(
-                "padding", "integers", axes=2, minimum=0, description="'zeros on both sides of each axis'"
+                "padding", "integers", axes=2, minimum=0, description="zeros on both sides of each axis"
             ),
         ),
     ),
@@ -307,9 +307,9 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         description="Joins the axes from start_dim to end_dim into one. The batch is not an axis.",
         shape="flatten",
         parameters=(
-            rows.Parameter("input_type", "shape", description="'shape of the input'"),
-            rows.Parameter("start_dim", "integer", default=1, description="'first axis that is joined'"),
-            rows.Parameter("end_dim", "integer", default=-1, description="'last axis that is joined'"),
+            rows.Parameter("input_type", "shape", description="shape of the input"),
+            rows.Parameter("start_dim", "integer", default=1, description="first axis that is joined"),
+            rows.Parameter("end_dim", "integer", default=-1, description="last axis that is joined"),
         ),
     ),
     "Delay": rows.Primitive(
@@ -319,11 +319,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         shape="elementwise",
         parameters=(
             rows.Parameter(
-                "delay",
-                "neuron",
-                unit="'s'",
-                positive=False,
-                description="'time by which the signal is late'",
+                "delay", "neuron", unit="s", positive=False, description="time by which the signal is late"
             ),
         ),
         state=(
@@ -335,7 +331,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         node=nir.Threshold,
         description="Heaviside step, 1 above the threshold and 0 elsewhere.",
         shape="elementwise",
-        parameters=(rows.Parameter("threshold", "neuron", unit="'1'", description="'firing threshold'"),),
+        parameters=(rows.Parameter("threshold", "neuron", unit="1", description="firing threshold"),),
         spikes=True,
     ),
     "I": rows.Primitive(
@@ -343,7 +339,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         node=nir.I,
         description="Integrator.",
         shape="elementwise",
-        parameters=(rows.Parameter("r", "neuron", unit="'ohm'", description="'resistance'"),),
+        parameters=(rows.Parameter("r", "neuron", unit="ohm", description="resistance"),),
         state=(rows.StateVariable("v", "V", 0.0, "membrane potential"),),
         equivalent=equivalent_i,
         inverse=inverse_i,
@@ -354,10 +350,10 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         description="Integrate-and-fire neuron.",
         shape="elementwise",
         parameters=(
-            rows.Parameter("r", "neuron", unit="'ohm'", description="'resistance'"),
-            rows.Parameter("v_threshold", "neuron", unit="'V'", description="'firing threshold'"),
+            rows.Parameter("r", "neuron", unit="ohm", description="resistance"),
+            rows.Parameter("v_threshold", "neuron", unit="V", description="firing threshold"),
             rows.Parameter(
-                "v_reset", "neuron", unit="'V'", default=0, description="'membrane potential after a spike'"
+                "v_reset", "neuron", unit="V", default=0, description="membrane potential after a spike"
             ),
         ),
         state=(rows.StateVariable("v", "V", 0.0, "membrane potential"),),
@@ -371,11 +367,9 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         description="Leaky integrator.",
         shape="elementwise",
         parameters=(
-            rows.Parameter(
-                "tau", "neuron", unit="'s'", positive=True, description="'membrane time constant'"
-            ),
-            rows.Parameter("r", "neuron", unit="'ohm'", description="'resistance'"),
-            rows.Parameter("v_leak", "neuron", unit="'V'", description="'leak potential'"),
+            rows.Parameter("tau", "neuron", unit="s", positive=True, description="membrane time constant"),
+            rows.Parameter("r", "neuron", unit="ohm", description="resistance"),
+            rows.Parameter("v_leak", "neuron", unit="V", description="leak potential"),
         ),
         state=(rows.StateVariable("v", "V", 0.0, "membrane potential"),),
         equivalent=equivalent_li,
@@ -387,14 +381,12 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         description="Leaky integrate-and-fire neuron.",
         shape="elementwise",
         parameters=(
+            rows.Parameter("tau", "neuron", unit="s", positive=True, description="membrane time constant"),
+            rows.Parameter("r", "neuron", unit="ohm", description="resistance"),
+            rows.Parameter("v_leak", "neuron", unit="V", description="leak potential"),
+            rows.Parameter("v_threshold", "neuron", unit="V", description="firing threshold"),
             rows.Parameter(
-                "tau", "neuron", unit="'s'", positive=True, description="'membrane time constant'"
-            ),
-            rows.Parameter("r", "neuron", unit="'ohm'", description="'resistance'"),
-            rows.Parameter("v_leak", "neuron", unit="'V'", description="'leak potential'"),
-            rows.Parameter("v_threshold", "neuron", unit="'V'", description="'firing threshold'"),
-            rows.Parameter(
-                "v_reset", "neuron", unit="'V'", default=0, description="'membrane potential after a spike'"
+                "v_reset", "neuron", unit="V", default=0, description="membrane potential after a spike"
             ),
         ),
         state=(rows.StateVariable("v", "V", 0.0, "membrane potential"),),
@@ -409,14 +401,14 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         shape="elementwise",
         parameters=(
             rows.Parameter(
-                "tau_syn", "neuron", unit="'s'", positive=True, description="'synaptic time constant'"
+                "tau_syn", "neuron", unit="s", positive=True, description="synaptic time constant"
             ),
             rows.Parameter(
-                "tau_mem", "neuron", unit="'s'", positive=True, description="'membrane time constant'"
+                "tau_mem", "neuron", unit="s", positive=True, description="membrane time constant"
             ),
-            rows.Parameter("r", "neuron", unit="'ohm'", description="'resistance'"),
-            rows.Parameter("v_leak", "neuron", unit="'V'", description="'leak potential'"),
-            rows.Parameter("w_in", "neuron", unit="'A'", default=1, description="'input weight'"),
+            rows.Parameter("r", "neuron", unit="ohm", description="resistance"),
+            rows.Parameter("v_leak", "neuron", unit="V", description="leak potential"),
+            rows.Parameter("w_in", "neuron", unit="A", default=1, description="input weight"),
         ),
         state=(
             rows.StateVariable("i", "A", 0.0, "synaptic current"),
@@ -432,18 +424,18 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         shape="elementwise",
         parameters=(
             rows.Parameter(
-                "tau_syn", "neuron", unit="'s'", positive=True, description="'synaptic time constant'"
+                "tau_syn", "neuron", unit="s", positive=True, description="synaptic time constant"
             ),
             rows.Parameter(
-                "tau_mem", "neuron", unit="'s'", positive=True, description="'membrane time constant'"
+                "tau_mem", "neuron", unit="s", positive=True, description="membrane time constant"
             ),
-            rows.Parameter("r", "neuron", unit="'ohm'", description="'resistance'"),
-            rows.Parameter("v_leak", "neuron", unit="'V'", description="'leak potential'"),
-            rows.Parameter("v_threshold", "neuron", unit="'V'", description="'firing threshold'"),
+            rows.Parameter("r", "neuron", unit="ohm", description="resistance"),
+            rows.Parameter("v_leak", "neuron", unit="V", description="leak potential"),
+            rows.Parameter("v_threshold", "neuron", unit="V", description="firing threshold"),
             rows.Parameter(
-                "v_reset", "neuron", unit="'V'", default=0, description="'membrane potential after a spike'"
+                "v_reset", "neuron", unit="V", default=0, description="membrane potential after a spike"
             ),
-            rows.Parameter("w_in", "neuron", unit="'A'", default=1, description="'input weight'"),
+            rows.Parameter("w_in", "neuron", unit="A", default=1, description="input weight"),
         ),
         state=(
             rows.StateVariable("i", "A", 0.0, "synaptic current"),

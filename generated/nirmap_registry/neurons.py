@@ -17,7 +17,7 @@ from nirmap.neuron import Neuron, State
 
 
 class Scale(Neuron):
-    r"""Elementwise product with a constant.
+    """Elementwise product with a constant.
 
     Output: ``scale * input``.
 
@@ -37,7 +37,7 @@ class Scale(Neuron):
 
 
 class Threshold(Neuron):
-    r"""Heaviside step, 1 above the threshold and 0 elsewhere.
+    """Heaviside step, 1 above the threshold and 0 elsewhere.
 
     A spike where ``input > threshold``.
 
@@ -57,8 +57,8 @@ class Threshold(Neuron):
         return self.spike(input - self.threshold)
 
 
-class I(Neuron):
-    r"""Integrator.
+class I(Neuron):  # noqa: E742
+    """Integrator.
 
     ``d/dt v = r * input``
 
@@ -83,7 +83,7 @@ class I(Neuron):
 
 
 class IF(Neuron):
-    r"""Integrate-and-fire neuron.
+    """Integrate-and-fire neuron.
 
     ``d/dt v = r * input``
 
@@ -122,7 +122,7 @@ class IF(Neuron):
 
 
 class LI(Neuron):
-    r"""Leaky integrator.
+    """Leaky integrator.
 
     ``d/dt v = (v_leak - v + r * input) / tau``
 
@@ -151,7 +151,7 @@ class LI(Neuron):
 
 
 class LIF(Neuron):
-    r"""Leaky integrate-and-fire neuron.
+    """Leaky integrate-and-fire neuron.
 
     ``d/dt v = (v_leak - v + r * input) / tau``
 
@@ -200,7 +200,7 @@ class LIF(Neuron):
 
 
 class CubaLI(Neuron):
-    r"""Current-based leaky integrator; the membrane sees the current of the same step.
+    """Current-based leaky integrator; the membrane sees the current of the same step.
 
     ``d/dt i = (w_in * input - i) / tau_syn``
 
@@ -247,7 +247,7 @@ class CubaLI(Neuron):
 
 
 class CubaLIF(Neuron):
-    r"""Current-based leaky integrate-and-fire neuron; the membrane sees the current of the same step.
+    """Current-based leaky integrate-and-fire neuron; the membrane sees the current of the same step.
 
     ``d/dt i = (w_in * input - i) / tau_syn``
 

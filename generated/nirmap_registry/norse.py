@@ -45,10 +45,13 @@ def build_li_as_li_box_cell(node: rows.Values, dt: float, to: rows.Placement) ->
     """nir.LI as norse.torch.LIBoxCell."""
     tau = node["tau"]
     v_leak = node["v_leak"]
-    return LIBoxCell(p=LIBoxParameters(tau_mem_inv=to.tensor(1 / tau), v_leak=to.tensor(v_leak)), dt=dt)
+    module: torch.nn.Module = LIBoxCell(
+        p=LIBoxParameters(tau_mem_inv=to.tensor(1 / tau), v_leak=to.tensor(v_leak)), dt=dt
+    )
+    return module
 
 
-def read_li_from_li_box_cell(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_li_from_li_box_cell(module: rows.Held, dt: float) -> rows.Values:
     """norse.torch.LIBoxCell as nir.LI, in normal form."""
     return {
         "tau": 1 / rows.array(module.p.tau_mem_inv),
@@ -69,7 +72,7 @@ def build_lif_as_lif_box_cell(node: rows.Values, dt: float, to: rows.Placement) 
     v_leak = node["v_leak"]
     v_threshold = node["v_threshold"]
     v_reset = node["v_reset"]
-    return LIFBoxCell(
+    module: torch.nn.Module = LIFBoxCell(
         p=LIFBoxParameters(
             tau_mem_inv=to.tensor(1 / tau),
             v_leak=to.tensor(v_leak),
@@ -78,9 +81,10 @@ def build_lif_as_lif_box_cell(node: rows.Values, dt: float, to: rows.Placement) 
         ),
         dt=dt,
     )
+    return module
 
 
-def read_lif_from_lif_box_cell(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_lif_from_lif_box_cell(module: rows.Held, dt: float) -> rows.Values:
     """norse.torch.LIFBoxCell as nir.LIF, in normal form."""
     return {
         "tau": 1 / rows.array(module.p.tau_mem_inv),
@@ -101,10 +105,13 @@ def build_if_as_iaf_cell(node: rows.Values, dt: float, to: rows.Placement) -> to
     """nir.IF as norse.torch.IAFCell."""
     v_threshold = node["v_threshold"]
     v_reset = node["v_reset"]
-    return IAFCell(p=IAFParameters(v_th=to.tensor(v_threshold), v_reset=to.tensor(v_reset)), dt=dt)
+    module: torch.nn.Module = IAFCell(
+        p=IAFParameters(v_th=to.tensor(v_threshold), v_reset=to.tensor(v_reset)), dt=dt
+    )
+    return module
 
 
-def read_if_from_iaf_cell(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_if_from_iaf_cell(module: rows.Held, dt: float) -> rows.Values:
     """norse.torch.IAFCell as nir.IF, in normal form."""
     return {
         "r": np.ones_like(rows.array(module.p.v_th)) / dt,
@@ -126,15 +133,16 @@ def build_cuba_li_as_li_cell(node: rows.Values, dt: float, to: rows.Placement) -
     tau_syn = node["tau_syn"]
     tau_mem = node["tau_mem"]
     v_leak = node["v_leak"]
-    return LICell(
+    module: torch.nn.Module = LICell(
         p=LIParameters(
             tau_syn_inv=to.tensor(1 / tau_syn), tau_mem_inv=to.tensor(1 / tau_mem), v_leak=to.tensor(v_leak)
         ),
         dt=dt,
     )
+    return module
 
 
-def read_cuba_li_from_li_cell(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_cuba_li_from_li_cell(module: rows.Held, dt: float) -> rows.Values:
     """norse.torch.LICell as nir.CubaLI, in normal form."""
     return {
         "tau_syn": 1 / rows.array(module.p.tau_syn_inv),
@@ -160,7 +168,7 @@ def build_cuba_lif_as_lif_cell(node: rows.Values, dt: float, to: rows.Placement)
     v_leak = node["v_leak"]
     v_threshold = node["v_threshold"]
     v_reset = node["v_reset"]
-    return LIFCell(
+    module: torch.nn.Module = LIFCell(
         p=LIFParameters(
             tau_syn_inv=to.tensor(1 / tau_syn),
             tau_mem_inv=to.tensor(1 / tau_mem),
@@ -170,9 +178,10 @@ def build_cuba_lif_as_lif_cell(node: rows.Values, dt: float, to: rows.Placement)
         ),
         dt=dt,
     )
+    return module
 
 
-def read_cuba_lif_from_lif_cell(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_cuba_lif_from_lif_cell(module: rows.Held, dt: float) -> rows.Values:
     """norse.torch.LIFCell as nir.CubaLIF, in normal form."""
     return {
         "tau_syn": 1 / rows.array(module.p.tau_syn_inv),

@@ -7,6 +7,7 @@ and cast last, to the dtype and on the device that the caller asks for (:class:`
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -19,6 +20,10 @@ import torch
 Array = npt.NDArray[Any]
 # A node's parameters by name: arrays for neurons and weights, integers, tuples of integers, or text.
 Values = Mapping[str, Any]
+# A framework's module whose attributes are read; frameworks do not publish their types.
+Held = Any
+# A tensor that goes into a framework's constructor, which may take it although it says that it takes a float.
+Given = Any
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ class ModuleConstraint:
     because: str
     do: str
     attributes: tuple[str, ...]
-    holds: Callable[[torch.nn.Module, float], bool]
+    holds: Callable[[Held, float], bool]
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,7 @@ class Row:
     source: str
     discretisation: Literal["forward_euler", "exponential"]
     build: Callable[[Values, float, Placement], torch.nn.Module]
-    read: Callable[[torch.nn.Module, float], Values]
+    read: Callable[[Held, float], Values]
     requires: tuple[NodeConstraint, ...] = ()
     reads_only_if: tuple[ModuleConstraint, ...] = ()
     normal_form: Callable[[Values, float], NormalForm] | None = None
@@ -269,7 +274,7 @@ class Placement:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     surrogate: str = "fast_sigmoid"
 
-    def tensor(self, value: Array | float) -> torch.Tensor:
+    def tensor(self, value: Array | float) -> Given:
         """A new tensor with the numbers of an array, which it does not share."""
         return torch.tensor(np.asarray(value), dtype=self.dtype, device=self.device)
 
@@ -278,12 +283,33 @@ class Placement:
         return torch.nn.Parameter(self.tensor(value))
 
 
+@functools.cache
+def uninitialised(cls: type[torch.nn.Module]) -> Callable[..., torch.nn.Module]:
+    """A constructor for a class of torch.nn that leaves its weights as they are allocated, for weights that are set.
+
+    It saves drawing random numbers, and leaves the state of the random generator as it is.
+    """
+
+    class Uninitialised(cls):  # type: ignore[misc, valid-type]
+        def reset_parameters(self) -> None:
+            """Nothing."""
+
+    def construct(**arguments: Any) -> torch.nn.Module:
+        bare: Any = Uninitialised(**arguments)
+        bare.__class__ = cls
+        module: torch.nn.Module = bare
+        return module
+
+    return construct
+
+
 def array(value: object) -> Array:
     """A module's attribute as float64; None becomes NaN, so that no comparison with it holds."""
     if value is None:
         return np.asarray(np.nan)
     if isinstance(value, torch.Tensor):
-        return value.detach().to("cpu", torch.float64).numpy()
+        numbers: Array = value.detach().to("cpu", torch.float64).numpy()
+        return numbers
     return np.asarray(value, dtype=np.float64)
 
 
@@ -300,7 +326,8 @@ def weight(value: object) -> Array:
 def bias_or_zeros(bias: object, weights: object) -> Array:
     """The bias, or a zero for each output of the weights where there is none."""
     held = weight(weights)
-    return np.zeros(held.shape[0], dtype=held.dtype) if bias is None else weight(bias)
+    zeros: Array = np.zeros_like(held, shape=held.shape[:1])
+    return zeros if bias is None else weight(bias)
 
 
 def pair(value: int | tuple[int, ...]) -> tuple[int, ...]:

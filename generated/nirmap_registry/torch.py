@@ -22,10 +22,11 @@ from nirmap_registry import rows, torch_nn
 def build_scale_as_scale(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn.Module:
     """nir.Scale as nirmap.reference.Scale."""
     scale = node["scale"]
-    return Scale(scale=to.tensor(scale))
+    module: torch.nn.Module = Scale(scale=to.tensor(scale))
+    return module
 
 
-def read_scale_from_scale(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_scale_from_scale(module: rows.Held, dt: float) -> rows.Values:
     """nirmap.reference.Scale as nir.Scale."""
     return {"scale": rows.array(module.scale)}
 
@@ -33,10 +34,11 @@ def read_scale_from_scale(module: torch.nn.Module, dt: float) -> rows.Values:
 def build_threshold_as_threshold(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn.Module:
     """nir.Threshold as nirmap.reference.Threshold."""
     threshold = node["threshold"]
-    return Threshold(threshold=to.tensor(threshold), surrogate=to.surrogate)
+    module: torch.nn.Module = Threshold(threshold=to.tensor(threshold), surrogate=to.surrogate)
+    return module
 
 
-def read_threshold_from_threshold(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_threshold_from_threshold(module: rows.Held, dt: float) -> rows.Values:
     """nirmap.reference.Threshold as nir.Threshold."""
     return {"threshold": rows.array(module.threshold)}
 
@@ -44,10 +46,11 @@ def read_threshold_from_threshold(module: torch.nn.Module, dt: float) -> rows.Va
 def build_delay_as_delay(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn.Module:
     """nir.Delay as nirmap.reference.Delay."""
     delay = node["delay"]
-    return Delay(delay=to.tensor(delay), dt=dt)
+    module: torch.nn.Module = Delay(delay=to.tensor(delay), dt=dt)
+    return module
 
 
-def read_delay_from_delay(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_delay_from_delay(module: rows.Held, dt: float) -> rows.Values:
     """nirmap.reference.Delay as nir.Delay."""
     return {"delay": rows.array(module.delay)}
 
@@ -55,10 +58,11 @@ def read_delay_from_delay(module: torch.nn.Module, dt: float) -> rows.Values:
 def build_i_as_i(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn.Module:
     """nir.I as nirmap.reference.I."""
     r = node["r"]
-    return I(r=to.tensor(r), dt=dt)
+    module: torch.nn.Module = I(r=to.tensor(r), dt=dt)
+    return module
 
 
-def read_i_from_i(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_i_from_i(module: rows.Held, dt: float) -> rows.Values:
     """nirmap.reference.I as nir.I."""
     return {"r": rows.array(module.r)}
 
@@ -68,16 +72,17 @@ def build_if_as_if(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn
     r = node["r"]
     v_threshold = node["v_threshold"]
     v_reset = node["v_reset"]
-    return IF(
+    module: torch.nn.Module = IF(
         r=to.tensor(r),
         v_threshold=to.tensor(v_threshold),
         v_reset=to.tensor(v_reset),
         dt=dt,
         surrogate=to.surrogate,
     )
+    return module
 
 
-def read_if_from_if(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_if_from_if(module: rows.Held, dt: float) -> rows.Values:
     """nirmap.reference.IF as nir.IF."""
     return {
         "r": rows.array(module.r),
@@ -91,10 +96,11 @@ def build_li_as_li(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn
     tau = node["tau"]
     r = node["r"]
     v_leak = node["v_leak"]
-    return LI(tau=to.tensor(tau), r=to.tensor(r), v_leak=to.tensor(v_leak), dt=dt)
+    module: torch.nn.Module = LI(tau=to.tensor(tau), r=to.tensor(r), v_leak=to.tensor(v_leak), dt=dt)
+    return module
 
 
-def read_li_from_li(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_li_from_li(module: rows.Held, dt: float) -> rows.Values:
     """nirmap.reference.LI as nir.LI."""
     return {"tau": rows.array(module.tau), "r": rows.array(module.r), "v_leak": rows.array(module.v_leak)}
 
@@ -106,7 +112,7 @@ def build_lif_as_lif(node: rows.Values, dt: float, to: rows.Placement) -> torch.
     v_leak = node["v_leak"]
     v_threshold = node["v_threshold"]
     v_reset = node["v_reset"]
-    return LIF(
+    module: torch.nn.Module = LIF(
         tau=to.tensor(tau),
         r=to.tensor(r),
         v_leak=to.tensor(v_leak),
@@ -115,9 +121,10 @@ def build_lif_as_lif(node: rows.Values, dt: float, to: rows.Placement) -> torch.
         dt=dt,
         surrogate=to.surrogate,
     )
+    return module
 
 
-def read_lif_from_lif(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_lif_from_lif(module: rows.Held, dt: float) -> rows.Values:
     """nirmap.reference.LIF as nir.LIF."""
     return {
         "tau": rows.array(module.tau),
@@ -135,7 +142,7 @@ def build_cuba_li_as_cuba_li(node: rows.Values, dt: float, to: rows.Placement) -
     r = node["r"]
     v_leak = node["v_leak"]
     w_in = node["w_in"]
-    return CubaLI(
+    module: torch.nn.Module = CubaLI(
         tau_syn=to.tensor(tau_syn),
         tau_mem=to.tensor(tau_mem),
         r=to.tensor(r),
@@ -143,9 +150,10 @@ def build_cuba_li_as_cuba_li(node: rows.Values, dt: float, to: rows.Placement) -
         w_in=to.tensor(w_in),
         dt=dt,
     )
+    return module
 
 
-def read_cuba_li_from_cuba_li(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_cuba_li_from_cuba_li(module: rows.Held, dt: float) -> rows.Values:
     """nirmap.reference.CubaLI as nir.CubaLI."""
     return {
         "tau_syn": rows.array(module.tau_syn),
@@ -165,7 +173,7 @@ def build_cuba_lif_as_cuba_lif(node: rows.Values, dt: float, to: rows.Placement)
     v_threshold = node["v_threshold"]
     v_reset = node["v_reset"]
     w_in = node["w_in"]
-    return CubaLIF(
+    module: torch.nn.Module = CubaLIF(
         tau_syn=to.tensor(tau_syn),
         tau_mem=to.tensor(tau_mem),
         r=to.tensor(r),
@@ -176,9 +184,10 @@ def build_cuba_lif_as_cuba_lif(node: rows.Values, dt: float, to: rows.Placement)
         dt=dt,
         surrogate=to.surrogate,
     )
+    return module
 
 
-def read_cuba_lif_from_cuba_lif(module: torch.nn.Module, dt: float) -> rows.Values:
+def read_cuba_lif_from_cuba_lif(module: rows.Held, dt: float) -> rows.Values:
     """nirmap.reference.CubaLIF as nir.CubaLIF."""
     return {
         "tau_syn": rows.array(module.tau_syn),

@@ -6,6 +6,7 @@ Everything found is collected, so that one run shows all of it.
 from __future__ import annotations
 
 import dataclasses
+import keyword
 from collections.abc import Collection, Iterator, Mapping
 
 from nirmap_generator.expressions import closest, unknown_names
@@ -15,6 +16,24 @@ from nirmap_generator.problems import Problems
 # Names that the runtime supplies beside a node's parameters.
 BUILD_NAMES = frozenset({"dt", "surrogate"})
 READ_NAMES = frozenset({"dt", "module"})
+# Names that mean something else in every generated registry.
+RESERVED = frozenset(
+    {
+        "Final",
+        "annotations",
+        "catalogue",
+        "dt",
+        "functions",
+        "module",
+        "neurons",
+        "node",
+        "np",
+        "rows",
+        "to",
+        "torch",
+    }
+    | {"BYPASSED", "LEAF_MODULES", "NIR_NODES", "REGISTRY", "ROWS", "STATEFUL_MODULES"}
+)
 # Fields of nir's node classes that are not parameters.
 _NOT_PARAMETERS = frozenset({"input_type", "output_type", "metadata"})
 
@@ -22,18 +41,24 @@ _NOT_PARAMETERS = frozenset({"input_type", "output_type", "metadata"})
 def check_names(located: Located, known: Collection[str], problems: Problems) -> None:
     """Every name of the expression is known; otherwise a problem that names the closest one."""
     for name in unknown_names(located.expression, known):
-        guess = closest(name, known)
-        hint = f"did you mean {guess!r}?" if guess else ""
-        problems.add(
-            located.place.problem(f"unknown name {name!r}", "one of " + ", ".join(sorted(known)), hint)
+        expected = (
+            "one of " + ", ".join(sorted(known)) if known else "no names: its value is the same for all"
         )
+        problems.add(located.place.problem(f"unknown name {name!r}", expected, did_you_mean(name, known)))
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """A question that suggests the closest known name; empty where none is close."""
+    guess = closest(name, known)
+    return f"did you mean {guess!r}?" if guess else ""
 
 
 def check_catalogue(catalogue: Catalogue, problems: Problems) -> None:
-    """Names in the equations and equivalences of every primitive."""
+    """Names in the equations and equivalences of every primitive that is readable."""
     for primitive in catalogue.primitives.values():
-        _check_equations(primitive, problems)
-        _check_equivalence(primitive, problems)
+        if primitive.name not in catalogue.unreadable:
+            _check_equations(primitive, problems)
+            _check_equivalence(primitive, problems)
 
 
 def _check_equations(primitive: Primitive, problems: Problems) -> None:
@@ -77,7 +102,8 @@ def expect_keys(place: Place, found: Collection[str], expected: Collection[str],
     """The keys are exactly those expected."""
     for name in found:
         if name not in expected:
-            problems.add((place / name).problem(f"{name!r}", "one of " + ", ".join(expected)))
+            allowed = "one of " + ", ".join(expected) if expected else "no entries"
+            problems.add((place / name).problem(f"{name!r}", allowed, did_you_mean(name, expected)))
     missing = [name for name in expected if name not in found]
     if missing:
         problems.add(
@@ -85,25 +111,35 @@ def expect_keys(place: Place, found: Collection[str], expected: Collection[str],
         )
 
 
-def check_framework(framework: Framework, catalogue: Catalogue, problems: Problems) -> None:
-    """Every row of a framework's file, and that no primitive is both mapped and declared as not mapped."""
+def check_framework(
+    framework: Framework, catalogue: Catalogue, problems: Problems, included: Collection[Row] = ()
+) -> None:
+    """Every row of a framework's file, and that no primitive is both mapped and declared as not mapped.
+
+    Args:
+        framework: the file.
+        catalogue: the primitives.
+        problems: where problems are added.
+        included: the rows of the files that it includes.
+    """
     root = Place(framework.document, ())
     for row in framework.rows:
         primitive = catalogue.primitives.get(row.node)
         if primitive is None:
-            guess = closest(row.node, catalogue.primitives)
-            hint = f"did you mean {guess!r}?" if guess else ""
+            hint = did_you_mean(row.node, catalogue.primitives)
             problems.add(row.place.problem(f"node {row.node!r}", "a primitive of mappings/nir.yaml", hint))
-            continue
-        _check_row(row, primitive, framework, problems)
+        elif row.node not in catalogue.unreadable:
+            _check_row(row, primitive, framework, problems)
     for entry in framework.bypassed:
         _check_import(entry.module, entry.place, framework, problems)
         _check_constraints(entry.reads_only_if, READ_NAMES, problems)
-    mapped = {row.node for row in framework.rows}
+    _check_classes(framework, problems)
+    mapped = {row.node for row in (*framework.rows, *included)}
     for name in framework.not_mapped:
         place = root / "not_mapped" / name
         if name not in catalogue.primitives:
-            problems.add(place.problem(f"node {name!r}", "a primitive of mappings/nir.yaml"))
+            hint = did_you_mean(name, catalogue.primitives)
+            problems.add(place.problem(f"node {name!r}", "a primitive of mappings/nir.yaml", hint))
         elif name in mapped:
             problems.add(place.problem(f"{name!r} is also mapped under nodes", "one of the two"))
 
@@ -112,6 +148,37 @@ def _check_import(module: str, place: Place, framework: Framework, problems: Pro
     if not any(module.startswith(package + ".") for package in framework.imports):
         allowed = ", ".join(framework.imports)
         problems.add(place.problem(f"class {module!r}", f"a class in one of package.imports: {allowed}"))
+
+
+def _check_classes(framework: Framework, problems: Problems) -> None:
+    """Each class can be told from the others by its name alone, and stands for a node in one row."""
+    classes: dict[str, tuple[str, Place]] = {}
+    rows: set[tuple[str, str]] = set()
+    for path, place in _classes(framework):
+        name = path.rpartition(".")[2]
+        first, _ = classes.setdefault(name, (path, place))
+        if first != path:
+            problems.add(place.problem(f"class {path!r} beside {first!r}", "classes with different names"))
+        if name in RESERVED or keyword.iskeyword(name):
+            problems.add(place.problem(f"class {path!r}", f"a class of another name: {name!r} is taken"))
+    for row in framework.rows:
+        if (row.node, row.module) in rows:
+            found = f"a second row of {row.node} with {row.module}"
+            problems.add((row.place / "module").problem(found, "one row for a node and a class"))
+        rows.add((row.node, row.module))
+
+
+def _classes(framework: Framework) -> Iterator[tuple[str, Place]]:
+    """Every class that a file names, and where."""
+    for row in framework.rows:
+        yield row.module, row.place / "module"
+        if row.state is not None and row.state.record is not None:
+            yield row.state.record, row.place / "state" / "record"
+        for entry in row.build.values():
+            if isinstance(entry, Record):
+                yield entry.call, entry.place / "call"
+    for bypassed in framework.bypassed:
+        yield bypassed.module, bypassed.place
 
 
 def _check_constraints(
@@ -138,6 +205,7 @@ def module_paths(located: Located) -> set[str]:
 
 
 def _check_row(row: Row, primitive: Primitive, framework: Framework, problems: Problems) -> None:
+    before = len(problems)
     _check_import(row.module, row.place / "module", framework, problems)
     parameters = primitive.declared
     node_names = {*parameters, "dt"}
@@ -155,7 +223,10 @@ def _check_row(row: Row, primitive: Primitive, framework: Framework, problems: P
     expect_keys(row.place / "read", row.read, parameters, problems)
     _check_normal_form(row, primitive, node_names, problems)
     _check_state(row, primitive, framework, node_names, problems)
-    _check_everything_is_read(row, problems)
+    # With an unknown name it is not known what is read.
+    if len(problems) == before:
+        _check_everything_is_read(row, problems)
+        _check_everything_is_set(row, problems)
 
 
 def _check_normal_form(row: Row, primitive: Primitive, known: Collection[str], problems: Problems) -> None:
@@ -178,6 +249,10 @@ def _check_state(
     expect_keys(
         place / "variables", [variable.name for variable in row.state.variables], primitive.state, problems
     )
+    kept = [variable.kept_as for variable in row.state.variables]
+    if row.state.output is not None and row.state.output not in kept:
+        hint = did_you_mean(row.state.output, kept)
+        problems.add((place / "output").problem(f"{row.state.output!r}", "one of " + ", ".join(kept), hint))
     for variable in row.state.variables:
         if variable.times is not None:
             check_names(variable.times, known, problems)
@@ -189,20 +264,41 @@ def _check_state(
 
 
 def _check_everything_is_read(row: Row, problems: Problems) -> None:
-    """What a module is built with is read back, pinned by a condition, or ignored for a stated reason."""
+    """What a module is built with or holds is read back, pinned by a condition, or ignored for a stated reason."""
     seen: set[str] = set(row.ignores)
-    for located in [*row.read.values(), *(constraint.that for constraint in row.reads_only_if)]:
+    for located in _reading(row):
         seen |= module_paths(located)
-    for path, located in build_expressions(row):
+    for path, located in [*build_expressions(row), *row.holds.items()]:
         from_sizes = "size" in located.expression.functions
         if path not in seen and not from_sizes:
+            what = "holds" if path in row.holds else "is built with"
             problems.add(
                 located.place.problem(
-                    f"the module is built with {path!r}, and nothing reads it",
+                    f"the module {what} {path!r}, and nothing reads it",
                     f"module.{path} in read or reads_only_if, or a reason under ignores",
                     "otherwise a module with another value would be written as the same node",
                 )
             )
+
+
+def _check_everything_is_set(row: Row, problems: Problems) -> None:
+    """What is read of a module is something that a built module is known to have."""
+    known = {path for path, _ in build_expressions(row)} | set(row.holds)
+    for located in _reading(row):
+        for path in sorted(module_paths(located) - known):
+            problems.add(
+                located.place.problem(
+                    f"module.{path}, which nothing sets",
+                    "an attribute from build, assign or holds: "
+                    + (", ".join(sorted(known)) or "there is none"),
+                    did_you_mean(path, known) or f"declare under holds what a built module has as {path!r}",
+                )
+            )
+
+
+def _reading(row: Row) -> list[Located]:
+    """Every expression that reads a module."""
+    return [*row.read.values(), *(constraint.that for constraint in row.reads_only_if)]
 
 
 def check_against_nir(catalogue: Catalogue, problems: Problems) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.metadata
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from nirmap_generator.check import check_against_nir, check_catalogue, check_framework
+from nirmap_generator.check_files import check_files, check_functions, is_shared
 from nirmap_generator.coverage import coverage, coverage_table
 from nirmap_generator.load import Document, load
-from nirmap_generator.model import Catalogue, Framework, Function, Parser
+from nirmap_generator.model import Catalogue, Framework, Function
+from nirmap_generator.parsing import Parser
 from nirmap_generator.problems import DeclarationError, Problems
 from nirmap_generator.render import Renderer, formatted
 from nirmap_generator.validate import load_schema, validate
@@ -34,9 +37,9 @@ class Declarations:
 
     @property
     def digest(self) -> str:
-        """Digest of all documents and of the generator itself: what proofs are remembered by."""
+        """Digest of all documents and of what proves them: what proofs are remembered by."""
         text = "".join(f"{document.file} {document.digest}\n" for document in self.documents)
-        return hashlib.sha256((text + generator_digest()).encode()).hexdigest()
+        return hashlib.sha256((text + generator_digest() + _versions()).encode()).hexdigest()
 
 
 @functools.cache
@@ -49,8 +52,15 @@ def generator_digest() -> str:
     return digest.hexdigest()
 
 
+def _versions() -> str:
+    """The installed packages that a proof depends on: the catalogue is held against nir."""
+    return "".join(f"\n{name} {importlib.metadata.version(name)}" for name in ("nir", "sympy"))
+
+
 def read(folder: Path) -> Declarations:
     """Loads, validates and parses a folder of mappings, and checks that its files fit together.
+
+    A file that is not valid is left out, and the others are checked all the same.
 
     Args:
         folder: holds ``nir.yaml``, ``functions.yaml``, ``frameworks/``, ``shared/`` and ``schema/``.
@@ -59,35 +69,42 @@ def read(folder: Path) -> Declarations:
         DeclarationError: with every problem that was found.
     """
     problems = Problems()
-    paths = {
-        "catalogue": [folder / "nir.yaml"],
-        "functions": [folder / "functions.yaml"],
-        "framework": [
-            *sorted((folder / "shared").glob("*.yaml")),
-            *sorted((folder / "frameworks").glob("*.yaml")),
-        ],
-    }
-    documents = {kind: _load_all(found, folder, kind, problems) for kind, found in paths.items()}
-    problems.raise_if_any()
+    shared = sorted((folder / "shared").glob("*.yaml"))
+    catalogues = _load_all([folder / "nir.yaml"], folder, "catalogue", problems)
+    tables = _load_all([folder / "functions.yaml"], folder, "functions", problems)
+    files = [*shared, *sorted((folder / "frameworks").glob("*.yaml"))]
+    mappings = _load_all(files, folder, "framework", problems)
     parser = Parser(problems)
-    catalogue = parser.catalogue(documents["catalogue"][0])
-    functions = parser.functions(documents["functions"][0])
-    frameworks = tuple(parser.framework(document) for document in documents["framework"])
+    functions = tuple(entry for table in tables for entry in parser.functions(table))
+    frameworks = tuple(parser.framework(document) for document in mappings)
+    check_functions(functions, problems)
+    check_files(frameworks, [path.stem for path in shared], problems)
+    parsed = [parser.catalogue(document) for document in catalogues]
+    for catalogue in parsed:
+        _check_against_catalogue(catalogue, frameworks, problems)
     problems.raise_if_any()
+    return Declarations(parsed[0], frameworks, functions, (*catalogues, *tables, *mappings))
+
+
+def _check_against_catalogue(
+    catalogue: Catalogue, frameworks: tuple[Framework, ...], problems: Problems
+) -> None:
+    """All names. Where some are wrong, the catalogue is held against nir at once, for it may be the cause."""
     check_catalogue(catalogue, problems)
+    rows = {framework.name: framework.rows for framework in frameworks if is_shared(framework)}
     for framework in frameworks:
-        check_framework(framework, catalogue, problems)
-    problems.raise_if_any()
-    return Declarations(
-        catalogue, frameworks, functions, tuple(d for found in documents.values() for d in found)
-    )
+        included = [row for name in framework.includes for row in rows.get(name, ())]
+        check_framework(framework, catalogue, problems, included)
+    if len(problems) > 0:
+        check_against_nir(catalogue, problems)
 
 
 def _load_all(paths: list[Path], folder: Path, kind: str, problems: Problems) -> list[Document]:
-    """Every document of a kind that loads, validated against its schema."""
+    """Every document of a kind that is valid against its schema."""
     schema = load_schema(folder / "schema" / f"{kind}.schema.json")
     documents: list[Document] = []
     for path in paths:
+        before = len(problems)
         shown = f"{folder.name}/{path.relative_to(folder).as_posix()}"
         try:
             document = load(path, shown_as=shown)
@@ -95,7 +112,8 @@ def _load_all(paths: list[Path], folder: Path, kind: str, problems: Problems) ->
             problems.extend(error.problems)
             continue
         validate(document, schema, problems=problems)
-        documents.append(document)
+        if len(problems) == before:
+            documents.append(document)
     return documents
 
 
@@ -105,7 +123,8 @@ def prove_all(declarations: Declarations) -> None:
     Raises:
         DeclarationError: with every counter-example.
     """
-    from nirmap_generator.prove import prove, prove_catalogue
+    from nirmap_generator.equivalences import prove_catalogue
+    from nirmap_generator.prove import prove
 
     problems = Problems()
     check_against_nir(declarations.catalogue, problems)
@@ -139,7 +158,8 @@ def render(declarations: Declarations) -> dict[str, str]:
             framework, {**catalogue, document.file: document.digest}
         )
     files = {f"{PACKAGE}/{name}": text for name, text in formatted(texts).items()}
-    files[COVERAGE] = coverage_table(coverage(declarations.catalogue, declarations.frameworks))
+    sources = catalogue | {entry.document.file: entry.document.digest for entry in declarations.frameworks}
+    files[COVERAGE] = coverage_table(coverage(declarations.catalogue, declarations.frameworks), sources)
     return files
 
 
@@ -185,7 +205,7 @@ def check(folder: Path, target: Path) -> list[str]:
 def _is_proven(cache: Path, digest: str) -> bool:
     try:
         known: Mapping[str, object] = json.loads(cache.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(known, dict) and known.get("proven") == digest
 

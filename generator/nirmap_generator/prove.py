@@ -1,83 +1,78 @@
-"""Proof that ``build`` and ``read`` of every row are inverse to one another, and that every equivalence holds.
+"""Proof that ``build`` and ``read`` of every row are inverse to one another.
 
-For a row: node -> module -> node is the node in its normal form, and module -> node -> module is the module. Both are
-shown symbolically where every expression has a symbolic form, and in any case on drawn values, which also give the
-counter-example where they are not inverse. A per-neuron parameter is one number here: all expressions are elementwise.
+Three things are shown. A node is built and read: it comes back as it was, in its normal form. The module is built
+again from what was read: it is the same module. And a module that somebody configured otherwise, as far as
+``reads_only_if`` lets it through, is read and built: it is the same module too, so that no node is written that means
+another module.
+
+The first is shown symbolically where every expression has a symbolic form; all are shown on drawn values, which also
+give the counter-example. A per-neuron parameter is one number here: all expressions are elementwise.
 """
 
 from __future__ import annotations
 
+import ast
 import math
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from nirmap_generator.check import build_expressions, module_paths
-from nirmap_generator.evaluate import NotSymbolic, equal, evaluate, symbolic
-from nirmap_generator.model import (
-    Catalogue,
-    Constraint,
-    Equivalence,
-    Located,
-    Parameter,
-    Place,
-    Primitive,
-    Row,
-)
-from nirmap_generator.problems import Problems
+from nirmap_generator.draw import Draw
+from nirmap_generator.evaluate import EvaluationError, NotSymbolic, Opaque, equal, evaluate, symbolic
+from nirmap_generator.expressions import Expression, parse
+from nirmap_generator.model import Catalogue, Constraint, Located, Parameter, Place, Primitive, Row
+from nirmap_generator.problems import Problem, Problems
 
 Values = dict[str, Any]
 DRAWS = 24
+# For so many of the drawn nodes, the built module is also reconfigured: so often for each of its attributes.
+RECONFIGURED, SETTINGS = 2, 6
 TOLERANCE = 1e-9
+
+
+class _NotProven(Exception):
+    """A row that cannot be proven, or is wrong."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def prove(catalogue: Catalogue, rows: list[Row], problems: Problems) -> None:
+    """Proves every row."""
+    for row in rows:
+        prove_row(row, catalogue.primitives[row.node], problems)
 
 
 def prove_row(row: Row, primitive: Primitive, problems: Problems) -> None:
     """Proves one row; every failure is a problem that shows the counter-example."""
-    draw = _Draw(row, primitive)
-    for _ in range(DRAWS):
-        node = draw.node()
-        if node is None:
-            problems.add(
-                row.place.problem("no drawn node fulfils requires", "requirements that some node fulfils")
-            )
-            return
-        if not _holds_for(node, row, primitive, problems):
-            return
+    before = len(problems)
+    proof = _Proof(row, primitive, problems)
+    draw = Draw(row, primitive)
+    try:
+        for number in range(DRAWS):
+            node = proof.node(draw)
+            module = proof.node_comes_back(node)
+            if len(problems) == before:
+                proof.module_comes_back(node, module)
+            if len(problems) == before and number < RECONFIGURED:
+                proof.reconfigured_come_back(node, module, draw)
+            if len(problems) > before:
+                return
+    except _NotProven as failure:
+        problems.add(failure.problem)
+        return
     _prove_symbolically(row, primitive, problems)
 
 
-def _holds_for(node: Values, row: Row, primitive: Primitive, problems: Problems) -> bool:
-    """Whether node -> module -> node, and then module -> node -> module, is the identity for these values."""
-    normal = normalise(node, row, primitive)
-    module = built(normal, row)
-    reading = {**module, "dt": node["dt"]}
-    for constraint in row.reads_only_if:
-        if not evaluate(constraint.that.expression, reading):
-            found = f"a module built for {_shown(node)} does not fulfil it: {_shown(module)}"
-            problems.add(constraint.that.place.problem(found, "a condition that every built module fulfils"))
-            return False
-    again = {name: evaluate(row.read[name].expression, reading) for name in primitive.declared}
-    for name in primitive.declared:
-        if not same(again[name], normal[name]):
-            found = (
-                f"build and read are not inverse: for {_shown(node)}, whose normal form has {name} = "
-                f"{_number(normal[name])}, read gives {_number(again[name])}"
-            )
-            problems.add(row.read[name].place.problem(found, f"read to give {name} back"))
-            return False
-    second = built(
-        normalise({**again, "dt": node["dt"], "surrogate": node["surrogate"]}, row, primitive), row
-    )
-    for path, located in build_expressions(row):
-        key = f"module.{path}"
-        if not same(second[key], module[key]):
-            found = f"read and build are not inverse: {key} = {_number(module[key])} comes back as {_number(second[key])}"
-            problems.add(
-                located.place.problem(found, f"build to give {path} back", f"drawn node: {_shown(node)}")
-            )
-            return False
-    return True
+def _value(located: Located, values: Mapping[str, Any], expression: Expression | None = None) -> Any:
+    try:
+        return evaluate(expression or located.expression, values)
+    except EvaluationError as error:
+        found = f"{error}; drawn: {shown(values)}"
+        expected = "an expression that has a value for every node that fulfils requires"
+        raise _NotProven(located.place.problem(found, expected)) from error
 
 
 def normalise(node: Mapping[str, Any], row: Row, primitive: Primitive) -> Values:
@@ -86,27 +81,150 @@ def normalise(node: Mapping[str, Any], row: Row, primitive: Primitive) -> Values
     if equivalence is None or not row.normal_form:
         return dict(node)
     free: Values = dict(equivalence.free)
-    free.update({name: evaluate(located.expression, node) for name, located in row.normal_form.items()})
-    changed = {
-        name: evaluate(located.expression, {**node, **free})
-        for name, located in equivalence.parameters.items()
-    }
+    free.update({name: _value(located, node) for name, located in row.normal_form.items()})
+    changed = {name: _value(located, {**node, **free}) for name, located in equivalence.parameters.items()}
+    for name, entry in equivalence.state.items():
+        watched = primitive.spike is not None and name in primitive.spike.expression.names
+        if watched and entry.scale is not None and not _value(entry.scale, free) > 0:
+            found = f"a scale of {name} that is not positive: {shown(free)}, drawn: {shown(node)}"
+            raise _NotProven(
+                (row.place / "normal_form").problem(found, "a positive scale, which keeps the spikes")
+            )
     return {**node, **changed}
 
 
 def built(normal: Mapping[str, Any], row: Row) -> Values:
     """The attributes of the module that is built from a node in normal form."""
-    module = {
-        f"module.{path}": evaluate(located.expression, normal) for path, located in build_expressions(row)
-    }
-    module.update({f"module.{path}": evaluate(located.expression, {}) for path, located in row.holds.items()})
+    module = {f"module.{path}": _value(located, normal) for path, located in build_expressions(row)}
+    module.update({f"module.{path}": _value(located, {}) for path, located in row.holds.items()})
     return module
+
+
+@dataclass
+class _Proof:
+    """The proof of one row, for one drawn node after the other."""
+
+    row: Row
+    primitive: Primitive
+    problems: Problems
+
+    def __post_init__(self) -> None:
+        built_paths = [(f"module.{path}", path, located) for path, located in build_expressions(self.row)]
+        self.own = [entry for entry in built_paths if entry[1] not in self.row.ignores]
+
+    def node(self, draw: Draw) -> Values:
+        """A drawn node that fulfils the requirements."""
+        for node in draw.nodes():
+            for constraint in self.row.requires:
+                _impose(constraint, node)
+            if all(_fulfils(constraint, node) for constraint in self.row.requires):
+                return node
+        found = "requirements that no drawn node fulfils"
+        raise _NotProven(self.row.place.problem(found, "requirements that some node fulfils"))
+
+    def read(self, module: Values, node: Values) -> Values:
+        """The node that is read from a module, in normal form."""
+        reading = {**module, "dt": node["dt"]}
+        again = {name: _value(self.row.read[name], reading) for name in self.primitive.declared}
+        return {**again, "dt": node["dt"], "surrogate": node["surrogate"]}
+
+    def node_comes_back(self, node: Values) -> Values:
+        """Node -> module -> node; returns the module."""
+        normal = normalise(node, self.row, self.primitive)
+        module = built(normal, self.row)
+        for constraint in self.row.reads_only_if:
+            if not _value(constraint.that, {**module, "dt": node["dt"]}):
+                found = f"a condition that does not hold for the module of {shown(node)}, which has {shown(module)}"
+                expected = "a condition that every built module fulfils"
+                raise _NotProven(constraint.that.place.problem(found, expected))
+        again = self.read(module, node)
+        for name in self.primitive.declared:
+            if not same(again[name], normal[name]):
+                found = (
+                    f"build and read are not inverse: for {shown(node)}, whose normal form has {name} = "
+                    f"{_number(normal[name])}, read gives {_number(again[name])}"
+                )
+                self.problems.add(self.row.read[name].place.problem(found, f"read to give {name} back"))
+        return module
+
+    def module_comes_back(self, node: Values, module: Values) -> None:
+        """Module -> node -> module, for a module that was built."""
+        second = built(normalise(self.read(module, node), self.row, self.primitive), self.row)
+        for path, located in build_expressions(self.row):
+            key = f"module.{path}"
+            if not same(second[key], module[key]):
+                values = f"{_number(module[key])} comes back as {_number(second[key])}"
+                found = f"read and build are not inverse: {key} = {values}"
+                do = f"drawn node: {shown(node)}"
+                self.problems.add(located.place.problem(found, f"build to give {path} back", do))
+
+    def reconfigured_come_back(self, node: Values, module: Values, draw: Draw) -> None:
+        """Module -> node -> module, for a module that differs in one setting and that reads_only_if lets through."""
+        for key, path, located in self.own:
+            if _depends_on_shape(module[key]):
+                continue
+            for _ in range(SETTINGS):
+                other = {**module, key: draw.changed(module[key])}
+                outcome = self.comes_back(other, node)
+                if outcome is not None:
+                    found = f"a module with {path} = {_number(other[key])} {outcome}: {shown(other)}"
+                    expected = "a condition under reads_only_if that it does not fulfil, or a read that tells it apart"
+                    self.problems.add(located.place.problem(found, expected))
+                    break
+
+    def comes_back(self, module: Values, node: Values) -> str | None:
+        """What is wrong with the node of a module that is read; None where it is right, or not read at all."""
+        try:
+            reading = {**module, "dt": node["dt"]}
+            if not all(evaluate(entry.that.expression, reading) for entry in self.row.reads_only_if):
+                return None
+            again = {
+                name: evaluate(self.row.read[name].expression, reading) for name in self.primitive.declared
+            }
+            legal = all(_legal(again[name], self.primitive.parameters[name]) for name in again)
+        except EvaluationError:
+            return None  # Such a module is refused when it is read.
+        if not legal:
+            return None  # Such a node is refused by the checks of the parameters.
+        again |= {"dt": node["dt"], "surrogate": node["surrogate"]}
+        for constraint in self.row.requires:
+            if not _fulfils(constraint, again):
+                return f"is read as {shown(again)}, which does not fulfil {constraint.that.expression.text!r}"
+        second = built(normalise(again, self.row, self.primitive), self.row)
+        for key, path, _ in self.own:
+            if not _depends_on_shape(module[key]) and not same(second[key], module[key]):
+                return f"is read as {shown(again)}, and built again with {path} = {_number(second[key])}"
+        return None
+
+
+def _is_tuple(value: object) -> TypeGuard[tuple[object, ...]]:
+    return isinstance(value, tuple)
+
+
+def _depends_on_shape(value: object) -> bool:
+    if _is_tuple(value):
+        return any(isinstance(entry, Opaque) for entry in value)
+    return isinstance(value, Opaque)
+
+
+def _legal(value: object, parameter: Parameter) -> bool:
+    """Whether a node may have the value."""
+    if parameter.domain is not None:
+        return bool(evaluate(parameter.domain.expression, {parameter.name: value}))
+    if parameter.kind == "padding" and isinstance(value, str):
+        return value in ("same", "valid")
+    entries = value if _is_tuple(value) else (value,)
+    if parameter.minimum is None:
+        return True
+    return all(isinstance(entry, int | float) and entry >= parameter.minimum for entry in entries)
 
 
 def same(a: Any, b: Any) -> bool:
     """Equal; numbers up to rounding."""
-    if isinstance(a, tuple) and isinstance(b, tuple):
+    if _is_tuple(a) and _is_tuple(b):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):
         return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
     return bool(a == b)
@@ -116,71 +234,48 @@ def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
-def _shown(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {_number(value)}" for name, value in values.items() if name != "surrogate")
+def shown(values: Mapping[str, Any]) -> str:
+    """Values as people read them, without what depends on a shape."""
+    return ", ".join(
+        f"{name} = {_number(value)}"
+        for name, value in values.items()
+        if name != "surrogate" and not _depends_on_shape(value)
+    )
 
 
-@dataclass
-class _Draw:
-    """Draws nodes that fulfil a row's requirements, the same ones on every run."""
-
-    row: Row
-    primitive: Primitive
-
-    def __post_init__(self) -> None:
-        self.random = random.Random(f"{self.row.node} {self.row.module}")
-
-    def node(self, tries: int = 400) -> Values | None:
-        """A node's parameters with dt, or None where nothing drawn fulfils the requirements."""
-        for _ in range(tries):
-            node: Values = {
-                name: self.parameter(self.primitive.parameters[name]) for name in self.primitive.declared
-            }
-            node["dt"] = 10 ** self.random.uniform(-4, -3)
-            node["surrogate"] = "surrogate"
-            for constraint in self.row.requires:
-                impose(constraint, node)
-            if all(evaluate(constraint.that.expression, node) for constraint in self.row.requires):
-                return node
-        return None
-
-    def parameter(self, parameter: Parameter) -> Any:
-        """A legal value of one parameter."""
-        axes = range(parameter.axes)
-        low = parameter.minimum if parameter.minimum is not None else -3
-        if parameter.kind == "integer":
-            return self.random.randint(low, low + 6)
-        if parameter.kind == "integers":
-            return tuple(self.random.randint(low, low + 3) for _ in axes)
-        if parameter.kind == "padding":
-            return self.random.choice(["same", "valid", tuple(self.random.randint(0, 3) for _ in axes)])
-        if parameter.domain is not None:
-            return 10 ** self.random.uniform(-2.5, -0.5)
-        return self.random.choice([-1, 1]) * 10 ** self.random.uniform(-1.5, 1)
-
-
-def impose(constraint: Constraint, values: Values) -> None:
-    """Makes a requirement of the form ``name == expression`` hold by setting the name."""
-    import ast
-
+def _equation(constraint: Constraint) -> tuple[Expression, Expression] | None:
+    """The two sides of ``a == b``."""
     body = constraint.that.expression.tree.body
-    if isinstance(body, ast.Compare) and isinstance(body.left, ast.Name) and isinstance(body.ops[0], ast.Eq):
-        from nirmap_generator.expressions import parse
-
-        right = parse(ast.unparse(body.comparators[0]))
-        values[body.left.id] = evaluate(right, values)
+    if isinstance(body, ast.Compare) and len(body.ops) == 1 and isinstance(body.ops[0], ast.Eq):
+        return parse(ast.unparse(body.left)), parse(ast.unparse(body.comparators[0]))
+    return None
 
 
-def _symbols(row: Row, primitive: Primitive) -> Values:
-    """A symbol for each parameter; those that a requirement fixes are set to what it says."""
+def _fulfils(constraint: Constraint, values: Values) -> bool:
+    """Whether a requirement holds; an equation up to rounding."""
+    sides = _equation(constraint)
+    if sides is None:
+        return bool(_value(constraint.that, values))
+    left, right = (_value(constraint.that, values, side) for side in sides)
+    return _depends_on_shape(left) or _depends_on_shape(right) or same(left, right)
+
+
+def _impose(constraint: Constraint, values: Values, *, symbols: bool = False) -> None:
+    """Makes a requirement of the form ``name == expression`` hold by setting the name."""
+    sides = _equation(constraint)
+    if sides is not None and sides[0].text in values:
+        name, right = sides[0].text, sides[1]
+        values[name] = symbolic(right, values) if symbols else _value(constraint.that, values, right)
+
+
+def _symbols(primitive: Primitive) -> Values:
+    """A symbol for each parameter."""
     import sympy
 
-    values: Values = {
-        name: sympy.Symbol(name, positive=True)
-        if primitive.parameters[name].domain
-        else sympy.Symbol(name, real=True)
-        for name in primitive.declared
-    }
+    values: Values = {}
+    for name in primitive.declared:
+        positive = primitive.parameters[name].domain is not None
+        values[name] = sympy.Symbol(name, positive=True) if positive else sympy.Symbol(name, real=True)
     values["dt"] = sympy.Symbol("dt", positive=True)
     return values
 
@@ -189,10 +284,10 @@ def _prove_symbolically(row: Row, primitive: Primitive, problems: Problems) -> N
     """Node -> module -> node on symbols; silent where an expression has no symbolic form."""
     if any(primitive.parameters[name].kind not in ("neuron", "weight") for name in primitive.declared):
         return
-    values = _symbols(row, primitive)
+    values = _symbols(primitive)
     try:
         for constraint in row.requires:
-            _impose_symbolically(constraint, values)
+            _impose(constraint, values, symbols=True)
         normal = _normalise_symbolically(values, row, primitive)
         module: Values = {"dt": values["dt"]}
         for path, located in build_expressions(row):
@@ -207,21 +302,11 @@ def _prove_symbolically(row: Row, primitive: Primitive, problems: Problems) -> N
             problems.add(row.read[name].place.problem(found, f"read to give {name} back"))
 
 
-def _impose_symbolically(constraint: Constraint, values: Values) -> None:
-    import ast
-
-    from nirmap_generator.expressions import parse
-
-    body = constraint.that.expression.tree.body
-    if isinstance(body, ast.Compare) and isinstance(body.left, ast.Name) and isinstance(body.ops[0], ast.Eq):
-        values[body.left.id] = symbolic(parse(ast.unparse(body.comparators[0])), values)
-
-
 def _normalise_symbolically(values: Values, row: Row, primitive: Primitive) -> Values:
     equivalence = primitive.equivalence
     if equivalence is None or not row.normal_form:
         return values
-    free: Values = {name: _number_symbol(value) for name, value in equivalence.free.items()}
+    free: Values = {name: symbolic(parse(repr(value)), {}) for name, value in equivalence.free.items()}
     free.update({name: symbolic(located.expression, values) for name, located in row.normal_form.items()})
     scope = {**values, **free}
     return {
@@ -230,116 +315,4 @@ def _normalise_symbolically(values: Values, row: Row, primitive: Primitive) -> V
     }
 
 
-def _number_symbol(value: float) -> Any:
-    import sympy
-
-    return sympy.nsimplify(value)
-
-
-def prove_equivalence(primitive: Primitive, equivalence: Equivalence, problems: Problems) -> None:
-    """One step of a node and of its equivalent stay equivalent, for every value of the free variables.
-
-    The step is forward Euler; what is shown is that the right-hand sides, the distance to the threshold, the reset and
-    the output transform as the equivalence says, which does not depend on the scheme.
-    """
-    import sympy
-
-    free: Values = {name: sympy.Symbol(name, positive=True) for name in equivalence.free}
-    node: Values = {name: sympy.Symbol(name, real=True) for name in primitive.declared}
-    inner: Values = {name: sympy.Symbol(f"{name}_", real=True) for name in primitive.state}
-    other = {
-        **node,
-        **{name: symbolic(e.expression, {**node, **free}) for name, e in equivalence.parameters.items()},
-    }
-    _prove_inverse(equivalence, node, other, free, problems)
-    x = sympy.Symbol("input", real=True)
-    outer: Values = {}
-    scales: Values = {}
-    for name, entry in equivalence.state.items():
-        shift, scale = _map(entry.shift, 0, free), _map(entry.scale, 1, free)
-        outer[name], scales[name] = shift + scale * inner[name], scale
-    here: Values = {**node, **outer, "input": x}
-    there: Values = {**other, **inner, "input": symbolic(equivalence.input.expression, free) * x}
-
-    def expect(located: Located, left: Any, right: Any, what: str) -> None:
-        if equal(left, right) is not True:
-            problems.add(
-                located.place.problem(f"{what}: {left} becomes {right}", "an equivalence that keeps it")
-            )
-
-    for name, located in primitive.dynamics.items():
-        expect(
-            located,
-            symbolic(located.expression, here),
-            scales[name] * symbolic(located.expression, there),
-            "d/dt",
-        )
-    for name, located in primitive.reset.items():
-        shift = outer[name] - scales[name] * inner[name]
-        value = shift + scales[name] * symbolic(located.expression, there)
-        expect(located, symbolic(located.expression, here), value, "reset")
-    if primitive.spike is not None:
-        distance = _distance(primitive.spike)
-        scale = next(iter(scale for name, scale in scales.items() if name in primitive.reset))
-        expect(
-            primitive.spike,
-            symbolic(distance, here),
-            scale * symbolic(distance, there),
-            "distance to the threshold",
-        )
-    elif primitive.output is not None and equivalence.output is not None:
-        shift, scale = _map(equivalence.output.shift, 0, free), _map(equivalence.output.scale, 1, free)
-        value = shift + scale * symbolic(primitive.output.expression, there)
-        expect(primitive.output, symbolic(primitive.output.expression, here), value, "output")
-
-
-def _prove_inverse(
-    equivalence: Equivalence, node: Values, other: Values, free: Values, problems: Problems
-) -> None:
-    """The inverse leads from the equivalent node back to the node."""
-    back = {name: symbolic(located.expression, free) for name, located in equivalence.inverse.items()}
-    for name, located in equivalence.parameters.items():
-        again = symbolic(located.expression, {**other, **back})
-        if equal(again, node[name]) is not True:
-            problems.add(located.place.problem(f"inverse: {name} comes back as {again}", f"{name} itself"))
-
-
-def _map(located: Located | None, neutral: int, free: Values) -> Any:
-    return _number_symbol(neutral) if located is None else symbolic(located.expression, free)
-
-
-def _distance(spike: Located) -> Any:
-    """``left - right`` of the comparison ``left > right``."""
-    import ast
-
-    from nirmap_generator.expressions import parse
-
-    body = spike.expression.tree.body
-    if not isinstance(body, ast.Compare) or not isinstance(body.ops[0], ast.Gt):
-        raise TypeError(f"{spike.expression.text!r} is not of the form 'variable > threshold'")
-    return parse(f"({ast.unparse(body.left)}) - ({ast.unparse(body.comparators[0])})")
-
-
-def prove(catalogue: Catalogue, rows: list[Row], problems: Problems) -> None:
-    """Proves every row."""
-    for row in rows:
-        prove_row(row, catalogue.primitives[row.node], problems)
-
-
-def prove_catalogue(catalogue: Catalogue, problems: Problems) -> None:
-    """Proves every equivalence of the catalogue."""
-    for primitive in catalogue.primitives.values():
-        if primitive.equivalence is not None:
-            prove_equivalence(primitive, primitive.equivalence, problems)
-
-
-__all__ = [
-    "Place",
-    "built",
-    "normalise",
-    "prove",
-    "prove_catalogue",
-    "prove_equivalence",
-    "prove_row",
-    "same",
-]
+__all__ = ["Place", "built", "normalise", "prove", "prove_row", "same", "shown"]

@@ -7,7 +7,7 @@ language, as a checked identifier, or as a quoted string.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,12 @@ def snake(name: str) -> str:
     return out
 
 
+def docstring(text: str) -> str:
+    """A text inside of a docstring, in ASCII and on one line, whatever the text holds."""
+    # With a double quote at its end, a text is written in single quotes, in which no other one is escaped.
+    return ascii(" ".join(text.split()) + '"')[1:-2].replace('"', '\\"')
+
+
 def float_literal(value: float | None) -> str:
     """A number as Python text."""
     return repr(None if value is None else float(value))
@@ -100,16 +106,6 @@ def node_condition(located: Located) -> str:
 
 def _from_node(located: Located) -> dict[str, str]:
     return {name: f"node[{quote(name)}]" for name in located.expression.names if name != "dt"}
-
-
-def read_python(located: Located, row: Row, kinds: Mapping[str, str]) -> str:
-    """An expression on a module's attributes: arrays for neurons, weights as they are, integers as they are."""
-    kind = kinds[row.node + "." + str(located.place.path[-1])]
-    if kind == "neuron":
-        return to_python(located.expression, {}, attribute=lambda text: f"rows.array({text})")
-    if kind == "weight" and not located.expression.functions:
-        return f"rows.weight({to_python(located.expression, {})})"
-    return to_python(located.expression, {})
 
 
 def module_constraints(constraints: tuple[Constraint, ...]) -> str:
@@ -142,17 +138,27 @@ def constructor(row: Row) -> str:
             arguments.append(f"{name}={class_reference(entry.call)}({fields})")
         else:
             arguments.append(f"{name}={_argument(entry)}")
-    return f"{class_reference(row.module)}({', '.join(arguments)})"
+    cls = class_reference(row.module)
+    return f"{f'rows.uninitialised({cls})' if row.assign else cls}({', '.join(arguments)})"
 
 
 def _argument(located: Located) -> str:
     return to_python(located.expression, {"surrogate": "to.surrogate"})
 
 
-def names_in(located: Iterable[Located], known: Iterable[str]) -> list[str]:
-    """The node's parameters that some expressions speak of, in the order of the catalogue."""
-    used: set[str] = set().union(*(entry.expression.names for entry in located))
-    return [name for name in known if name in used]
+def records(row: Row) -> list[tuple[str, Record]]:
+    """The constructor arguments that are records."""
+    return [(name, entry) for name, entry in row.build.items() if isinstance(entry, Record)]
+
+
+def equivalent_name(primitive: Primitive) -> str:
+    """Name of the function that makes the equivalent node."""
+    return f"equivalent_{snake(primitive.name)}"
+
+
+def node_names(constraint: Constraint) -> list[str]:
+    """The names that a node's constraint speaks of."""
+    return sorted(constraint.that.expression.names)
 
 
 def accounted(row: Row) -> list[str]:
@@ -177,7 +183,7 @@ def parameter_arguments(parameter: Parameter) -> str:
         "description": (parameter.description, ""),
     }
     extra = "".join(
-        f", {key}={quote(value) if isinstance(value, str) else value!r}"
+        f", {key}={quote(value) if isinstance(value, str) else repr(value)}"
         for key, (value, default) in given.items()
         if value != default
     )
@@ -226,51 +232,68 @@ class Renderer:
     def __init__(self, catalogue: Catalogue) -> None:
         import jinja2
 
-        kinds = {
-            f"{primitive.name}.{name}": parameter.kind
-            for primitive in catalogue.primitives.values()
-            for name, parameter in primitive.parameters.items()
-        }
-        order = {name: list(primitive.parameters) for name, primitive in catalogue.primitives.items()}
+        self.catalogue = catalogue
         # Autoescaping is for HTML; here every text passes a filter that quotes it for Python.
         self.environment = jinja2.Environment(  # noqa: S701
             loader=jinja2.FileSystemLoader(TEMPLATES),
             undefined=jinja2.StrictUndefined,
             keep_trailing_newline=True,
         )
-        self.environment.filters.update(
-            python=python,
-            quote=quote,
-            snake=snake,
-            affine=affine,
-            source=source,
-            distance=distance,
-            records=lambda row: [
-                (name, entry) for name, entry in row.build.items() if isinstance(entry, Record)
-            ],
-            accounted=accounted,
-            constructor=constructor,
-            node_python=node_python,
-            self_python=self_python,
-            function_row=function_row,
-            float_literal=float_literal,
-            function_name=function_name,
-            node_condition=node_condition,
-            class_reference=class_reference,
-            module_constraints=module_constraints,
-            parameter_arguments=parameter_arguments,
-            equivalent_name=lambda primitive: f"equivalent_{snake(primitive.name)}",
-            node_names=lambda constraint: sorted(constraint.that.expression.names),
-            read_python=lambda located, row: read_python(located, row, kinds),
-            names_in=lambda row, located: names_in(located, order[row.node]),
-            names_in_build=lambda row: names_in(
-                (entry for _, entry in build_expressions(row)), order[row.node]
-            ),
-            used_parameters=lambda primitive: names_in(
-                primitive.equivalence.parameters.values(), order[primitive.name]
-            ),
-        )
-        self.catalogue = catalogue
+        functions: list[Callable[..., Any]] = [
+            accounted,
+            affine,
+            class_reference,
+            constructor,
+            distance,
+            docstring,
+            equivalent_name,
+            float_literal,
+            function_name,
+            function_row,
+            module_constraints,
+            node_condition,
+            node_names,
+            node_python,
+            parameter_arguments,
+            python,
+            quote,
+            records,
+            self.names_in,
+            self.names_in_build,
+            self.read_python,
+            self.used_parameters,
+            self_python,
+            snake,
+            source,
+        ]
+        self.environment.filters.update({function.__name__: function for function in functions})
+
+    def read_python(self, located: Located, row: Row) -> str:
+        """What a module's attributes say of one parameter: arrays for neurons, weights and integers as they are."""
+        kind = self.catalogue.primitives[row.node].parameters[str(located.place.path[-1])].kind
+        if kind == "neuron":
+            return to_python(located.expression, {}, attribute=lambda text: f"rows.array({text})")
+        if kind == "weight" and not located.expression.functions:
+            return f"rows.weight({to_python(located.expression, {})})"
+        return to_python(located.expression, {})
+
+    def names_in(self, row: Row, located: Iterable[Located]) -> list[str]:
+        """The node's parameters that some expressions speak of, in the order of the catalogue."""
+        used = {name for entry in located for name in entry.expression.names}
+        return [name for name in self.catalogue.primitives[row.node].parameters if name in used]
+
+    def names_in_build(self, row: Row) -> list[str]:
+        """The node's parameters that build speaks of."""
+        return self.names_in(row, [located for _, located in build_expressions(row)])
+
+    def used_parameters(self, primitive: Primitive) -> list[str]:
+        """The parameters that a primitive's equivalence speaks of."""
+        if primitive.equivalence is None:
+            return []
+        used = {
+            name for entry in primitive.equivalence.parameters.values() for name in entry.expression.names
+        }
+        return [name for name in primitive.parameters if name in used]
 
     def render(self, template: str, sources: Mapping[str, str], **context: Any) -> str:
         """One file."""

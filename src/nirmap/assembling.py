@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from math import prod
+from typing import Any, cast
 
 import nir
 import numpy as np
@@ -11,36 +14,32 @@ import torch
 
 from nirmap.building import is_stateful
 from nirmap.delays import delayed_edges
+from nirmap.entries import Entry, Shape, keeps_zeros, node_of
 from nirmap.errors import GraphError, TraceError
+from nirmap.readable import ReadBackWarning, unreadable
 from nirmap.shapes import Shapes, infer_shapes
-from nirmap.signals import Signal
+from nirmap.signals import Signal, Source
 from nirmap.structure import check_structure
 from nirmap_registry import rows
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Primitive, Values
-
-Shape = tuple[int, ...]
-
-
-@dataclass
-class _Entry:
-    """A node whose parameters are known, while its shape is not yet."""
-
-    primitive: Primitive
-    values: Values
-    where: str
 
 
 @dataclass
 class GraphUnderConstruction:
     """A NIR graph to which inputs, nodes and outputs are added in order."""
 
-    entries: dict[str, _Entry | nir.NIRNode] = field(default_factory=dict[str, "_Entry | nir.NIRNode"])
+    entries: dict[str, Entry | nir.NIRNode | GraphUnderConstruction] = field(
+        default_factory=dict[str, "Entry | nir.NIRNode | GraphUnderConstruction"]
+    )
+    connections: list[tuple[Signal, str]] = field(default_factory=list[tuple[Signal, str]])
     edges: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
     stateful: dict[str, bool] = field(default_factory=dict[str, bool])
     inputs: list[str] = field(default_factory=list[str])
     used: dict[int, str] = field(default_factory=dict[int, str])
-    scales: dict[tuple[str, float], str] = field(default_factory=dict[tuple[str, float], str])
+    scales: dict[tuple[Source, float], str] = field(default_factory=dict[tuple[Source, float], str])
+    # Whether parameters of a single number are those of a single neuron, and not of a layer of any size.
+    shapes_are_exact: bool = False
 
     def _unique(self, name: str) -> str:
         """The name, with a number behind it where it is taken."""
@@ -53,28 +52,41 @@ class GraphUnderConstruction:
     def add_input(self, name: str) -> str:
         """An Input node; its shape is inferred."""
         unique = self._unique(name)
-        self.entries[unique] = nir.Input(None)
+        self.entries[unique] = _untyped(nir.Input)
         self.inputs.append(unique)
         return unique
 
     def add_output(self, name: str, signal: Signal) -> str:
         """An Output node; its shape is inferred."""
-        unique = self._unique(name)
-        self.entries[unique] = nir.Output(None)
-        self._connect(signal, unique)
-        return unique
+        return self._add(name, _untyped(nir.Output), signal, False)
 
-    def add_given(self, name: str, node: nir.NIRNode, signal: Signal) -> str:
-        """A node that is complete: a sub-graph, or what the caller's function made."""
+    def add_graph(
+        self, name: str, module: torch.nn.Module, inner: GraphUnderConstruction, signal: Signal, where: str
+    ) -> str:
+        """A sub-graph that is under construction itself; its outputs are added already.
+
+        Raises:
+            TraceError: the module is stateful and used a second time.
+        """
+        stateful = any(inner.stateful.values())
+        return self._add_used(name, module, inner, signal, stateful, where)
+
+    def add_given(self, name: str, module: torch.nn.Module, node: object, signal: Signal, where: str) -> str:
+        """A node that the caller's function made for a module. It is not changed.
+
+        Raises:
+            TraceError: it is no node, or the module is stateful and used a second time.
+        """
+        if not isinstance(node, nir.NIRNode):
+            raise TraceError(
+                where, f"the function in module_map returned {node!r}", "a node of nir", "return a node"
+            )
         primitive = PRIMITIVES.get(type(node).__name__)
-        if primitive is None:
-            unique = self._unique(name)
-            self.entries[unique] = node
-            self._connect(signal, unique)
-            self.stateful[unique] = is_stateful(node)
-            return unique
+        if primitive is None or type(node) is not primitive.node:
+            return self._add_used(name, module, node, signal, is_stateful(node), where)
         values = {parameter.name: getattr(node, parameter.name) for parameter in primitive.declared}
-        return self._add(name, _Entry(primitive, values, f"node {name!r}"), signal, primitive.stateful)
+        entry = Entry(primitive, values, f"node {name!r}", dict(node.metadata))
+        return self._add_used(name, module, entry, signal, primitive.stateful, where)
 
     def add_module(
         self,
@@ -83,52 +95,114 @@ class GraphUnderConstruction:
         primitive: Primitive,
         values: Values,
         signal: Signal,
-        stateful: bool,
         where: str,
     ) -> str:
         """The node for a module.
 
         Raises:
-            TraceError: a stateful module is used a second time: one state cannot be in two places.
+            TraceError: the module is stateful and used a second time: one state cannot be in two places.
         """
-        first = self.used.setdefault(id(module), name)
-        if stateful and first in self.entries:
-            raise TraceError(
-                where,
-                f"a stateful module that is used twice (first as node {first!r})",
-                "one use in a time step: one state cannot be in two places",
-                "make two modules with equal parameters",
-            )
-        return self._add(name, _Entry(primitive, values, where), signal, stateful)
+        entry = Entry(primitive, values, where)
+        return self._add_used(name, module, entry, signal, primitive.stateful, where)
 
     def add_scale(self, name: str, factor: torch.Tensor, signal: Signal, where: str) -> Signal:
         """A Scale node with one factor per neuron."""
-        entry = _Entry(PRIMITIVES["Scale"], {"scale": rows.array(factor)}, where)
-        return Signal({self._add(name, entry, signal, False): 1.0})
+        entry = Entry(PRIMITIVES["Scale"], {"scale": rows.array(factor)}, where)
+        return Signal.of(self._add(name, entry, signal, False))
 
-    def _add(self, name: str, entry: _Entry, signal: Signal, stateful: bool) -> str:
+    def _add_used(
+        self,
+        name: str,
+        module: torch.nn.Module,
+        entry: Entry | nir.NIRNode | GraphUnderConstruction,
+        signal: Signal,
+        stateful: bool,
+        where: str,
+    ) -> str:
+        if stateful and id(module) in self.used:
+            raise TraceError(
+                where,
+                f"a stateful module that is used twice (first as node {self.used[id(module)]!r})",
+                "one use in a time step: one state cannot be in two places",
+                "make two modules with equal parameters; a forward that loops over time has to become one step of "
+                "the loop",
+            )
+        added = self._add(name, entry, signal, stateful)
+        self.used[id(module)] = added
+        return added
+
+    def _add(
+        self,
+        name: str,
+        entry: Entry | nir.NIRNode | GraphUnderConstruction,
+        signal: Signal,
+        stateful: bool,
+    ) -> str:
         unique = self._unique(name)
         self.entries[unique] = entry
         self.stateful[unique] = stateful
-        self._connect(signal, unique)
+        self.connections.append((signal, unique))
         return unique
 
-    def _connect(self, signal: Signal, target: str) -> None:
-        """Edges for a signal's terms; a weight other than 1 goes through a Scale node."""
-        for name, weight in signal.terms.items():
-            delayed = name in signal.delayed
-            if weight == 1.0:
-                self.edges[(name, target)] = delayed
-                continue
-            key = (name, weight)
+    def returns_its_state(self, name: str) -> bool:
+        """Whether the output of a node is one of its state variables."""
+        entry = self.entries[name]
+        return self.stateful[name] and not (isinstance(entry, Entry) and entry.primitive.spikes)
+
+    def connect(self, entries: Mapping[int, Signal]) -> None:
+        """Draws the edges, once all nodes are there.
+
+        Args:
+            entries: what the network hands on to its next step, by the number of the state entry.
+        """
+        for signal, target in self.connections:
+            for source, weight in signal.with_entries(entries).terms.items():
+                self._connect(source, weight, target)
+        self.connections.clear()
+
+    def _connect(self, source: Source, weight: float, target: str) -> None:
+        """An edge; a weight other than 1 goes through a Scale node."""
+        if weight != 1.0:
+            key = (source, weight)
             if key not in self.scales:
-                entry = _Entry(
-                    PRIMITIVES["Scale"], {"scale": np.asarray(weight)}, f"node {name!r} times {weight:g}"
-                )
-                self.scales[key] = self._add(
-                    f"{name}_times", entry, Signal({name: 1.0}, signal.delayed), False
-                )
-            self.edges[(self.scales[key], target)] = False
+                place = f"node {source.node!r} times {weight:g}"
+                entry = Entry(PRIMITIVES["Scale"], {"scale": np.asarray(weight)}, place)
+                added = self._unique(f"{source.node}_times")
+                self.entries[added], self.stateful[added], self.scales[key] = entry, False, added
+                self._connect(source, 1.0, added)
+            source = Source(self.scales[key])
+        edge = (source.node, target)
+        if self.edges.setdefault(edge, source.delayed) != source.delayed:
+            raise TraceError(
+                f"edge {edge[0]!r} -> {edge[1]!r}",
+                "the sum of an output and of the same output of the step before",
+                "one of them, since an edge is either delayed or not",
+                "keep the past value with a Delay",
+            )
+
+    def drop_unused(self) -> None:
+        """Removes nodes that no output depends on. What a module computes and nobody reads is not part of its result.
+
+        Raises:
+            TraceError: an input is among them.
+        """
+        sources: dict[str, list[str]] = {}
+        for source, target in self.edges:
+            sources.setdefault(target, []).append(source)
+        pending = [name for name, entry in self.entries.items() if isinstance(entry, nir.Output)]
+        needed = set(pending)
+        while pending:
+            for name in sources.get(pending.pop(), ()):
+                if name not in needed:
+                    needed.add(name)
+                    pending.append(name)
+        for name in self.inputs:
+            if name not in needed:
+                raise TraceError(f"input {name!r}", "no output depends on it", "a use of it", "remove it")
+        self.entries = {name: entry for name, entry in self.entries.items() if name in needed}
+        self.edges = {
+            edge: delayed for edge, delayed in self.edges.items() if edge[0] in needed and edge[1] in needed
+        }
 
     def finish(self, shapes: list[Shape]) -> nir.NIRGraph:
         """The graph, with every node's type.
@@ -139,96 +213,133 @@ class GraphUnderConstruction:
         Raises:
             GraphError: a shape contradicts another one or stays unknown.
             TraceError: an output of the step before is used outside of a cycle.
+
+        Warns:
+            ReadBackWarning: nir cannot read the graph back from a file with its type check on.
         """
         if len(shapes) not in (0, len(self.inputs)):
             raise TraceError("sample", f"{len(shapes)} samples", f"one for each of {', '.join(self.inputs)}")
-        provisional = {
-            name: _node(entry, None, None) if isinstance(entry, _Entry) else entry
-            for name, entry in self.entries.items()
-        }
-        graph = nir.NIRGraph(provisional, sorted(self.edges), metadata={}, type_check=False)
-        check_structure(graph)
-        self._check_delays(graph)
-        inferred = infer_shapes(graph, dict(zip(self.inputs, shapes, strict=False)))
-        nodes = {name: self._finished(name, entry, inferred) for name, entry in self.entries.items()}
-        finished = nir.NIRGraph(nodes, sorted(self.edges), metadata={}, type_check=False)
+        provisional = self._provisional()
+        check_structure(provisional)
+        self._check_delays(provisional)
+        inferred = self._shapes(provisional, dict(zip(self.inputs, shapes, strict=False)))
+        finished = self._typed(inferred)
         try:
             finished.check_types()
         except (ValueError, NotImplementedError) as error:
             raise GraphError(
                 "graph", f"nir's type check fails: {error}", "types that agree along every edge"
             ) from error
+        problem = unreadable(finished)
+        if problem is not None:
+            warnings.warn(problem, ReadBackWarning, stacklevel=3)
         return finished
+
+    def _shapes(self, graph: nir.NIRGraph, given: Mapping[str, Shape]) -> Shapes:
+        """All shapes, those of layers of a single neuron too where the network is known to have such."""
+        inferred = infer_shapes(graph, given)
+        unknown = [name for name in self.inputs if inferred.outputs.get(name) is None]
+        candidates = sorted(self._single_neurons()) if self.shapes_are_exact and unknown else []
+        known = dict(given)
+        for name in unknown:
+            for shape in candidates:
+                try:
+                    inferred = infer_shapes(graph, {**known, name: shape})
+                except GraphError:
+                    continue  # another input leads to the layer of that shape
+                known[name] = shape
+                break
+        return inferred
+
+    def _single_neurons(self) -> set[Shape]:
+        """The shapes of the layers that have a single neuron, at any depth."""
+        found: set[Shape] = set()
+        for entry in self.entries.values():
+            if isinstance(entry, GraphUnderConstruction):
+                found |= entry._single_neurons()
+            elif isinstance(entry, Entry) and entry.primitive.shape == "elementwise":
+                shapes = (rows.array(value).shape for value in entry.values.values())
+                found |= {shape for shape in shapes if shape and prod(shape) == 1}
+        return found
+
+    def _provisional(self) -> nir.NIRGraph:
+        """The graph with the shapes that the nodes' parameters have by themselves."""
+        nodes = {
+            name: entry._provisional()
+            if isinstance(entry, GraphUnderConstruction)
+            else node_of(entry, None, None)
+            if isinstance(entry, Entry)
+            else entry
+            for name, entry in self.entries.items()
+        }
+        return nir.NIRGraph(nodes, sorted(self.edges), metadata={}, type_check=False)
 
     def _check_delays(self, graph: nir.NIRGraph) -> None:
         """The edges that carry the value of the step before are those that a reader of the graph will delay."""
-        wanted = {edge for edge, delayed in self.edges.items() if delayed}
+        for name, entry in self.entries.items():
+            if isinstance(entry, GraphUnderConstruction):
+                entry._check_delays(cast("nir.NIRGraph", graph.nodes[name]))
         read = set(delayed_edges(graph, lambda name: self.stateful.get(name, False)).edges)
+        wanted = {edge for edge, delayed in self.edges.items() if delayed}
+        self._move_upstream(wanted, read)
         for source, target in sorted(wanted ^ read):
             kind = "is" if (source, target) in wanted else "is not"
             raise TraceError(
                 f"edge {source!r} -> {target!r}",
                 f"it {kind} one step late in the module, unlike in the graph",
                 "a feedback of exactly one step, from a stateful module, in every cycle",
+                "feed back the output of the neuron itself, and apply the layer in the next step",
             )
 
-    def _finished(self, name: str, entry: _Entry | nir.NIRNode, shapes: Shapes) -> nir.NIRNode:
+    def _move_upstream(self, wanted: set[tuple[str, str]], read: set[tuple[str, str]]) -> None:
+        """Takes a delay behind a node that makes zeros of zeros for one before it, where a reader will have that."""
+        incoming: dict[str, list[tuple[str, str]]] = {}
+        outgoing: dict[str, list[tuple[str, str]]] = {}
+        for edge in self.edges:
+            outgoing.setdefault(edge[0], []).append(edge)
+            incoming.setdefault(edge[1], []).append(edge)
+        pending = sorted({source for source, _ in wanted - read})
+        while pending:
+            name = pending.pop()
+            entry = self.entries[name]
+            if not (isinstance(entry, Entry) and keeps_zeros(entry)):
+                continue
+            if wanted.issuperset(outgoing[name]) and wanted.isdisjoint(incoming[name]):
+                wanted.difference_update(outgoing[name])
+                wanted.update(incoming[name])
+                pending += [source for source, _ in incoming[name]]
+
+    def _typed(self, shapes: Shapes) -> nir.NIRGraph:
+        """The graph with every node's type."""
+        nodes = {name: self._finished(name, entry, shapes) for name, entry in self.entries.items()}
+        return nir.NIRGraph(nodes, sorted(self.edges), metadata={}, type_check=False)
+
+    def _finished(
+        self, name: str, entry: Entry | nir.NIRNode | GraphUnderConstruction, shapes: Shapes
+    ) -> nir.NIRNode:
         before, after = shapes.inputs.get(name), shapes.outputs.get(name)
         if before is None or after is None:
             raise GraphError(
-                f"node {name!r}",
+                entry.where if isinstance(entry, Entry) else f"node {name!r}",
                 "its shape is not known",
                 "a shape that follows from the layers or from a sample",
                 "pass sample=, an input with one leading batch axis",
             )
+        if isinstance(entry, GraphUnderConstruction):
+            return entry._typed(shapes.subgraphs[name])
         if isinstance(entry, nir.Input):
             return nir.Input({"input": np.array(before)})
         if isinstance(entry, nir.Output):
             return nir.Output({"output": np.array(after)})
-        node = _node(entry, before, after) if isinstance(entry, _Entry) else entry
-        if isinstance(entry, _Entry):
-            node.input_type = {"input": np.array(before)}
-            node.output_type = {"output": np.array(after)}
+        if not isinstance(entry, Entry):
+            return entry
+        node = node_of(entry, before, after)
+        node.input_type = {"input": np.array(before)}
+        node.output_type = {"output": np.array(after)}
         return node
 
 
-def _node(entry: _Entry, before: Shape | None, after: Shape | None) -> nir.NIRNode:
-    """The node of an entry; parameters of neurons are broadcast to the layer's shape where that is known."""
-    values: dict[str, Any] = {}
-    neurons = [parameter.name for parameter in entry.primitive.declared if parameter.kind == "neuron"]
-    arrays = {name: np.asarray(entry.values[name]) for name in neurons}
-    common = after if after is not None else np.broadcast_shapes(*(value.shape for value in arrays.values()))
-    for parameter in entry.primitive.parameters:
-        name = parameter.name
-        if parameter.kind == "neuron":
-            values[name] = _broadcast(arrays[name], common, name, entry.where)
-        elif parameter.kind == "integers":
-            entries = rows.integers(entry.values[name])
-            values[name] = entries[0] if parameter.axes == 1 else np.array(entries)
-        elif parameter.kind == "padding":
-            padding = entry.values[name]
-            values[name] = padding if isinstance(padding, str) else _padding(padding, parameter.axes)
-        elif parameter.kind != "shape":
-            values[name] = entry.values[name]
-    if entry.primitive.shape == "convolution":
-        spatial = None if before is None else before[1:]
-        values["input_shape"] = spatial[0] if spatial is not None and len(spatial) == 1 else spatial
-    if entry.primitive.shape == "flatten":
-        values["input_type"] = {"input": None if before is None else np.array(before)}
-    node: nir.NIRNode = entry.primitive.node(**values)
+def _untyped(kind: Any) -> nir.NIRNode:
+    """An Input or an Output whose shape is not known yet."""
+    node: nir.NIRNode = kind(None)
     return node
-
-
-def _padding(value: Any, axes: int) -> Any:
-    entries = rows.integers(value)
-    return entries[0] if axes == 1 else entries
-
-
-def _broadcast(value: np.ndarray[Any, Any], shape: Shape, name: str, where: str) -> np.ndarray[Any, Any]:
-    one = value.reshape(()) if value.size == 1 else value
-    try:
-        return np.broadcast_to(one, shape).copy()
-    except ValueError as error:
-        raise GraphError(
-            where, f"{name} of shape {value.shape}", f"the layer's shape {shape}, or a single number"
-        ) from error

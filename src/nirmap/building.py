@@ -9,7 +9,7 @@ import nir
 import numpy as np
 import torch
 
-from nirmap.cells import CELLS
+from nirmap.cells import build_cell
 from nirmap.errors import ConstraintError, GraphError, UnsupportedNodeError
 from nirmap.parameters import as_array, as_integers, as_padding, neuron_parameters
 from nirmap.registry import rows_for_node
@@ -17,7 +17,6 @@ from nirmap.report import NodeReport
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import (
     NodeConstraint,
-    NormalForm,
     Parameter,
     Placement,
     Primitive,
@@ -29,11 +28,19 @@ from nirmap_registry.rows import (
 
 @dataclass(frozen=True)
 class Built:
-    """A module, whether it takes and returns state, and how it was made."""
+    """A module and how it was made.
+
+    Attributes:
+        module: the module.
+        stateful: whether it takes and returns state.
+        report: how it was made.
+        variables: names of its state variables, where they are known.
+    """
 
     module: torch.nn.Module
     stateful: bool
     report: NodeReport
+    variables: frozenset[str] | None = None
 
 
 def primitive_of(node: nir.NIRNode, where: str) -> Primitive:
@@ -54,13 +61,17 @@ def primitive_of(node: nir.NIRNode, where: str) -> Primitive:
 
 
 def node_values(node: nir.NIRNode, primitive: Primitive, where: str) -> dict[str, Any]:
-    """The parameters of a node: neurons as float64 of one common shape, weights as new arrays, integers as tuples.
+    """The parameters of a node: neurons as float64 of one common shape, weights, integers as tuples.
+
+    Arrays may be those of the node: they are for reading only.
 
     Raises:
         GraphError: a parameter is not of its kind, or outside its domain.
     """
     neurons = [parameter.name for parameter in primitive.declared if parameter.kind == "neuron"]
-    values: dict[str, Any] = dict(neuron_parameters(node, neurons, where=where)) if neurons else {}
+    values: dict[str, Any] = (
+        dict(neuron_parameters(node, neurons, where=where, copy=False)) if neurons else {}
+    )
     for parameter in primitive.declared:
         if parameter.kind == "neuron":
             _check_domain(parameter, values[parameter.name], where)
@@ -72,7 +83,7 @@ def node_values(node: nir.NIRNode, primitive: Primitive, where: str) -> dict[str
 def _value(value: object, parameter: Parameter, where: str) -> Any:
     name = parameter.name
     if parameter.kind == "weight":
-        return as_array(value, where=where, parameter=name, dtype=None)
+        return as_array(value, where=where, parameter=name, dtype=None, copy=False)
     if parameter.kind == "padding":
         return as_padding(value, parameter.axes, where=where, parameter=name)
     count = parameter.axes if parameter.kind == "integers" else 1
@@ -119,7 +130,7 @@ def build_module(
 def _refusal(
     failed: list[tuple[Row, NodeConstraint]], primitive: Primitive, values: Values, dt: float, where: str
 ) -> ConstraintError:
-    row, broken = failed[0]
+    broken = failed[0][1]
     shown = [
         f"{name} = {dt:g}" if name == "dt" else f"{name} = {_shown(values[name])}" for name in broken.names
     ]
@@ -149,18 +160,25 @@ def _build(
     trainable: frozenset[str],
     where: str,
 ) -> Built:
-    # A parameter that the normal form divides by and then does not use (r = 0 with the gain r) may become NaN there.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        normal: NormalForm | None = row.normal_form(values, dt) if row.normal_form else None
-        module = row.build(normal.parameters if normal else values, dt, to)
-    _train(module, primitive, trainable, where)
-    if row.state is None or (row.state.call == "explicit" and normal is None):
-        return Built(
-            module, row.state is not None, NodeReport(primitive.name, row.path, "native", row.source)
-        )
-    cell = CELLS[row.state.call](module, row, primitive, values, normal, dt, to)
-    how = "native" if normal is None else "normal form"
-    return Built(cell, True, NodeReport(primitive.name, row.path, how, row.source))
+    report = NodeReport(
+        primitive.name, row.path, "native" if row.normal_form is None else "normal form", row.source
+    )
+    variables = frozenset(variable.name for variable in primitive.state)
+    if row.state is None or (row.state.call == "explicit" and row.normal_form is None):
+        module = _placed(row, values, dt, to, where)
+        _train(module, primitive, trainable, where)
+        return Built(module, row.state is not None, report, variables)
+    cell = build_cell(row, values, dt, to)
+    _train(cell.module, primitive, trainable, where)
+    return Built(cell, True, report, variables)
+
+
+def _placed(row: Row, values: Values, dt: float, to: Placement, where: str) -> torch.nn.Module:
+    """The module of a row that takes a node as it is, with the node's name in the errors of its constructor."""
+    try:
+        return row.build(values, dt, to)
+    except ConstraintError as error:
+        raise ConstraintError(f"{where} ({error.where})", error.found, error.expected, error.do) from error
 
 
 def _train(module: torch.nn.Module, primitive: Primitive, trainable: frozenset[str], where: str) -> None:
@@ -176,6 +194,14 @@ def _train(module: torch.nn.Module, primitive: Primitive, trainable: frozenset[s
             f"{', '.join(names)} cannot be trained in {type(module).__name__}",
             "a module that holds it as a buffer of that name",
             "leave it out of trainable, or use framework='torch'",
+        )
+    fixed = [name for name in names if name in module.fixed_names]
+    if fixed:
+        raise ConstraintError(
+            where,
+            f"{', '.join(fixed)} cannot be trained in {type(module).__name__}: no gradient reaches it",
+            "parameters on which the output depends smoothly",
+            "leave it out of trainable",
         )
     module.train_parameters(names)
 

@@ -6,6 +6,9 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final
 
+import torch
+
+from nirmap.errors import TraceError
 from nirmap_registry import functions
 from nirmap_registry.rows import Function
 
@@ -20,3 +23,58 @@ FUNCTIONS: Final[dict[Callable[..., Any], Function]] = {
     _resolve(path): function for path, function in functions.FUNCTIONS.items()
 }
 METHODS: Final[dict[str, Function]] = functions.METHODS
+_IN_PLACE = {"operator.iadd", "operator.isub", "operator.imul", "operator.itruediv"}
+
+
+def function_of(node: torch.fx.Node, where: str) -> Function:
+    """What a call of a function or method means.
+
+    Raises:
+        TraceError: the table does not have it.
+    """
+    table: dict[Any, Function] = METHODS if node.op == "call_method" else FUNCTIONS
+    function = table.get(node.target)
+    if function is None:
+        raise TraceError(
+            where,
+            "a function that NIR has no node for",
+            "one of " + ", ".join(sorted(entry.name for entry in table.values())),
+            "use a layer for it (torch.flatten(x, 1) for a view), or move it into a module and pass a function for "
+            "that in module_map",
+        )
+    return function
+
+
+def is_zeros(node: torch.fx.Node) -> bool:
+    """Whether a call gives zeros, whatever its arguments are."""
+    table: dict[Any, Function] = METHODS if node.op == "call_method" else FUNCTIONS
+    function = table.get(node.target) if node.op in ("call_method", "call_function") else None
+    return function is not None and function.factor == 0
+
+
+def arguments_of(node: torch.fx.Node, function: Function, where: str) -> dict[str, Any]:
+    """The arguments of a call by name; the operand, which comes first, is called ``input``.
+
+    Raises:
+        TraceError: an argument is left out that has no default, or is given that the table does not name.
+    """
+    names = ("input", *function.parameters)
+    arguments: dict[str, Any] = {**function.defaults, **dict(zip(names, node.args, strict=False))}
+    unknown = [name for name in node.kwargs if name not in names]
+    if unknown or len(node.args) > len(names):
+        found = f"the argument {unknown[0]!r}" if unknown else f"{len(node.args)} arguments"
+        raise TraceError(where, found, "no arguments but " + ", ".join(names), "leave it out")
+    arguments.update(node.kwargs)
+    missing = [name for name in names if name not in arguments]
+    if missing:
+        raise TraceError(where, f"no argument {missing[0]!r}", "one, by position")
+    return arguments
+
+
+def is_in_place(node: torch.fx.Node) -> bool:
+    """Whether a call changes its first operand."""
+    if node.op == "call_method":
+        name = str(node.target)
+        return name.endswith("_") and not name.endswith("__")
+    function = FUNCTIONS.get(node.target) if callable(node.target) else None
+    return function is not None and function.name in _IN_PLACE

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import nir
@@ -13,11 +15,40 @@ import torch
 from nirmap.cells import Cell
 from nirmap.errors import ConstraintError, TraceError
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
-from nirmap.registry import rows_for_module
+from nirmap.registry import frameworks, rows_for_module
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Bypassed, ModuleConstraint, Primitive, Registry, Row, Values
 
 ModuleMap = Mapping[type[torch.nn.Module], Callable[[torch.nn.Module], nir.NIRNode]]
+# What a subclass may have of its own without changing what the module computes.
+_HARMLESS = frozenset(
+    {
+        "__init__",
+        "__module__",
+        "__doc__",
+        "__qualname__",
+        "__annotations__",
+        "__annotate__",
+        "__repr__",
+        "__constants__",
+    }
+    | {
+        "__firstlineno__",
+        "__static_attributes__",
+        "__setstate__",
+        "__parameters__",
+        "__dict__",
+        "__weakref__",
+    }
+    | {
+        "extra_repr",
+        "reset_parameters",
+        "__abstractmethods__",
+        "_abc_impl",
+        "__annotations_cache__",
+        "__annotate_func__",
+    }
+)
 OWN = (Cell, UnpackState, PackState, NameOutputs, Network)
 
 
@@ -42,19 +73,45 @@ class Leaves:
         for row in self.registry.rows:
             self.rows.setdefault(row.module, rows_for_module(self.registry, row.module))
 
+    @cached_property
+    def packages(self) -> tuple[str, ...]:
+        """Beginnings of module names: those of frameworks, whose modules are not entered."""
+        names = ({entry.__module__.partition(".")[0] for entry in self.rows} | frameworks().keys()) - {
+            "torch"
+        }
+        return tuple(f"{name}." for name in sorted(names))
+
     def is_leaf(self, module: torch.nn.Module) -> bool:
         """Whether a module is one node, or one of the project's own, or cannot be entered at all."""
-        kind = type(module)
+        kind = class_of(module)
         if isinstance(module, OWN) or kind in self.module_map or self.bypass(module) is not None:
             return True
         if any(base in self.rows for base in kind.__mro__):
             return True
         containers = torch.nn.Sequential | torch.nn.ModuleList | torch.nn.ModuleDict
-        return kind.__module__.startswith("torch.nn") and not isinstance(module, containers)
+        is_known = kind.__module__.startswith(("torch.nn", "torch.ao.nn", *self.packages))
+        return is_known and not isinstance(module, containers)
+
+    def given(self, module: torch.nn.Module) -> Callable[[torch.nn.Module], nir.NIRNode] | None:
+        """The caller's function for a module."""
+        return self.module_map.get(class_of(module))
 
     def bypass(self, module: torch.nn.Module) -> Bypassed | None:
         """The entry for a module that only hands its input on."""
-        return next((entry for entry in self.registry.bypassed if type(module) is entry.module), None)
+        kind = class_of(module)
+        return next((entry for entry in self.registry.bypassed if kind is entry.module), None)
+
+    def returned_values(self, module: torch.nn.Module) -> int | None:
+        """How many values a stateful module of the table returns, its output among them; None for any other module."""
+        if self.given(module) is not None:
+            return None
+        if isinstance(module, Cell | Network):
+            return 2
+        base = next((entry for entry in class_of(module).__mro__ if entry in self.rows), None)
+        state = self.rows[base][0].state if base is not None else None
+        if state is None:
+            return None
+        return 1 + (len(state.variables) if state.call == "positional" else 1)
 
     def candidates(self, module: torch.nn.Module, where: str) -> list[Row]:
         """The rows of a module's class, or of a base class that it does not change in what the rows rely on.
@@ -62,7 +119,7 @@ class Leaves:
         Raises:
             TraceError: no row is there, or a subclass overrides ``forward`` or an attribute that is read.
         """
-        kind = type(module)
+        kind = class_of(module)
         base = next((entry for entry in kind.__mro__ if entry in self.rows), None)
         if base is None:
             raise TraceError(
@@ -72,14 +129,13 @@ class Leaves:
                 "add it to the mappings, pass a function for it in module_map, or name its framework with framework=",
             )
         rows = self.rows[base]
-        relied = {"forward"} | {name.split(".")[0] for row in rows for name in row.accounted}
-        overridden = relied & {
-            name for entry in kind.__mro__[: kind.__mro__.index(base)] for name in vars(entry)
-        }
+        overridden = _overridden(kind, base, rows)
+        if "forward" in vars(module):
+            overridden.append("forward")
         if overridden:
             raise TraceError(
                 where,
-                f"{kind.__qualname__} overrides {', '.join(sorted(overridden))} of {rows[0].path}",
+                f"{kind.__qualname__} overrides {', '.join(overridden)} of {rows[0].path}",
                 f"a {rows[0].path} itself, since the mapping relies on it",
                 f"pass a function for {kind.__qualname__} in module_map",
             )
@@ -93,7 +149,10 @@ class Leaves:
         """
         broken: list[tuple[Row, ModuleConstraint]] = []
         for row in self.candidates(module, where):
-            failed = next((entry for entry in row.reads_only_if if not entry.holds(module, self.dt)), None)
+            with effective(module):
+                failed = next(
+                    (entry for entry in row.reads_only_if if not entry.holds(module, self.dt)), None
+                )
             if failed is None:
                 return row
             broken.append((row, failed))
@@ -106,10 +165,11 @@ class Leaves:
         )
 
     def read(self, module: torch.nn.Module, row: Row) -> tuple[Primitive, Values]:
-        """The primitive that a module stands for and its parameters."""
+        """The primitive that a module stands for and its parameters, as the module's next call would use them."""
         primitive = PRIMITIVES[row.node]
         if not isinstance(module, Cell):
-            return primitive, row.read(module, self.dt)
+            with effective(module):
+                return primitive, row.read(module, self.dt)
         values = row.read(module.module, self.dt)
         if primitive.equivalent is None or primitive.inverse is None or not module.free:
             return primitive, values
@@ -135,6 +195,76 @@ class Leaves:
         )
 
 
+def class_of(module: torch.nn.Module) -> type[torch.nn.Module]:
+    """The class of a module, before torch made another one of it to compute its parameters."""
+    kind: type[torch.nn.Module] = torch.nn.utils.parametrize.type_before_parametrizations(module)
+    return kind
+
+
+def _overridden(kind: type[torch.nn.Module], base: type[torch.nn.Module], rows: Iterable[Row]) -> list[str]:
+    """What a subclass changes of the class that the table speaks of, construction and printing apart."""
+    relied = {"forward", "__call__", "_call_impl", "__getattr__"}
+    relied |= {name.partition(".")[0] for row in rows for name in row.accounted}
+    for entry in base.__mro__[: base.__mro__.index(torch.nn.Module)]:
+        relied |= vars(entry).keys()
+    relied -= _HARMLESS
+    return sorted(
+        {name for entry in kind.__mro__[: kind.__mro__.index(base)] for name in vars(entry) if name in relied}
+    )
+
+
+@contextmanager
+def effective(module: torch.nn.Module) -> Generator[None]:
+    """Inside, a module's attributes are those that its next call would use; afterwards they are as before.
+
+    Weights that torch computes before each call (``torch.nn.utils.weight_norm``, ``spectral_norm``, ``prune``) are out
+    of date between calls; those of ``torch.nn.utils.parametrizations`` are computed whenever they are read, which may
+    change buffers.
+    """
+    hooks = [hook for hook in _hooks(module, "_forward_pre_hooks") if is_of_torch(hook)]
+    if not hooks and not torch.nn.utils.parametrize.is_parametrized(module):
+        yield
+        return
+    attributes = dict(vars(module))
+    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    try:
+        with torch.no_grad():
+            for hook in hooks:
+                hook(module, ())
+        yield
+    finally:
+        vars(module).update(attributes)
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+
+
+def _hooks(module: torch.nn.Module, kind: str) -> list[Callable[..., Any]]:
+    return list(vars(module)[kind].values())
+
+
+def is_of_torch(hook: object) -> bool:
+    """Whether a hook computes a weight in torch's own way."""
+    return type(hook).__module__.startswith("torch.nn.utils.")
+
+
+def check_hooks(module: torch.nn.Module, where: str) -> None:
+    """Refuses hooks, which may change what goes into and comes out of a module.
+
+    Raises:
+        TraceError: a module has a forward hook that is not one of torch's own.
+    """
+    hooks = _hooks(module, "_forward_pre_hooks") + _hooks(module, "_forward_hooks")
+    foreign = [hook for hook in hooks if not is_of_torch(hook)]
+    if foreign:
+        raise TraceError(
+            where,
+            f"a forward hook, {getattr(foreign[0], '__qualname__', type(foreign[0]).__qualname__)}",
+            "a module without hooks, since a hook may change its result",
+            "remove the hook with the handle that registering it returned",
+        )
+
+
 def _setting(module: torch.nn.Module, constraint: ModuleConstraint) -> str:
     parts: list[str] = []
     for path in constraint.attributes:
@@ -142,7 +272,7 @@ def _setting(module: torch.nn.Module, constraint: ModuleConstraint) -> str:
         for name in path.split("."):
             value = getattr(value, name, None)
         if isinstance(value, torch.Tensor):
-            numbers = value.detach().flatten().tolist()
+            numbers = [entry.item() for entry in value.detach().flatten()]
             value = numbers[0] if len(set(numbers)) == 1 else numbers[:3]
         parts.append(f"{path} = {value}")
     return ", ".join(parts)

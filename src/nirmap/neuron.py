@@ -19,6 +19,10 @@ class Neuron(torch.nn.Module):
     Parameters are buffers, so that they are in the state dict and move with the module, but are not trained;
     :meth:`train_parameters` makes some of them trainable.
 
+    Attributes:
+        parameter_names: the parameters of the class.
+        fixed_names: those of them that cannot be trained, since no gradient reaches them.
+
     Args:
         parameters: the tensors by name.
         dt: time step in s; 0 for a module without dynamics.
@@ -29,6 +33,7 @@ class Neuron(torch.nn.Module):
     """
 
     parameter_names: ClassVar[tuple[str, ...]] = ()
+    fixed_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, parameters: dict[str, torch.Tensor], *, dt: float = 0.0, surrogate: str = "fast_sigmoid"

@@ -34,7 +34,12 @@ _INT64 = np.iinfo(np.int64)
 
 
 def as_array(
-    value: object, *, where: str, parameter: str, dtype: npt.DTypeLike | None = np.float64
+    value: object,
+    *,
+    where: str,
+    parameter: str,
+    dtype: npt.DTypeLike | None = np.float64,
+    copy: bool = True,
 ) -> npt.NDArray[Any]:
     """A parameter as a new NumPy array: contiguous, in the machine's byte order, writeable.
 
@@ -44,9 +49,10 @@ def as_array(
         parameter: name of the parameter, for the error.
         dtype: dtype of the result; None keeps the value's own (bfloat16 and narrower become float32, what is wider
             than float64 becomes float64).
+        copy: whether the result is always new; otherwise it may be the value itself, and is for reading only.
 
     Returns:
-        An array of the value's shape that shares no memory with it.
+        An array of the value's shape that shares no memory with it, unless ``copy`` is False.
 
     Raises:
         GraphError: the value is no array of real numbers (it is an object, complex, a truth value or text, or ragged),
@@ -64,8 +70,11 @@ def as_array(
     wanted = source.dtype if dtype is None else np.dtype(dtype)
     if wanted.kind == "f" and wanted.itemsize > 8:
         wanted = np.dtype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        array: Array = np.array(source, dtype=wanted.newbyteorder("="), order="C", copy=True, subok=False)
+    if wanted == source.dtype and source.dtype.isnative:
+        array: Array = np.array(source, order="C", copy=True, subok=False) if copy else source
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = np.array(source, dtype=wanted.newbyteorder("="), order="C", copy=True, subok=False)
     _check_finite(array, where, parameter)
     return array
 
@@ -163,7 +172,7 @@ def as_padding(value: Any, count: int, *, where: str, parameter: str) -> tuple[i
 
 
 def neuron_parameters(
-    node: nir.NIRNode, names: Iterable[str], *, where: str | None = None
+    node: nir.NIRNode, names: Iterable[str], *, where: str | None = None, copy: bool = True
 ) -> dict[str, npt.NDArray[np.float64]]:
     """The parameters of a neuron as float64 arrays of one common shape, in the units of NIR.
 
@@ -173,9 +182,10 @@ def neuron_parameters(
         node: the node.
         names: its parameters.
         where: the node's place, for the error; None for its type.
+        copy: whether each array has memory of its own; otherwise they may be the node's, and are for reading only.
 
     Returns:
-        The arrays by name. Each has memory of its own.
+        The arrays by name.
 
     Raises:
         GraphError: a parameter is missing, is not an array of finite numbers, or two do not fit together.
@@ -187,9 +197,12 @@ def neuron_parameters(
             raise GraphError(
                 place, f"it has no {name}", f"a {type(node).__name__} with {name}", f"set {name} on the node"
             )
-        arrays[name] = as_array(getattr(node, name), where=place, parameter=name)
+        arrays[name] = as_array(getattr(node, name), where=place, parameter=name, copy=copy)
     shape = common_shape({name: array.shape for name, array in arrays.items()}, where=place)
-    return {name: np.broadcast_to(_squeezed(array), shape).copy() for name, array in arrays.items()}
+    return {
+        name: array if array.shape == shape else np.broadcast_to(_squeezed(array), shape).copy()
+        for name, array in arrays.items()
+    }
 
 
 def _squeezed(array: Array) -> Array:
@@ -209,8 +222,8 @@ def common_shape(shapes: Mapping[str, Shape], *, where: str) -> Shape:
     Raises:
         GraphError: two parameters do not fit together; both are named, with their shapes.
     """
-    if not shapes:
-        return ()
+    if len(set(shapes.values())) <= 1:
+        return next(iter(shapes.values()), ())
     # Whatever broadcasts to another shape has fewer axes, or more axes of extent 1.
     largest = max(
         shapes, key=lambda name: (_size(shapes[name]) != 1, len(shapes[name]), -shapes[name].count(1))

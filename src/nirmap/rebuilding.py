@@ -7,11 +7,13 @@ grows linearly with the graph.
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import nir
 import torch
@@ -26,9 +28,12 @@ from nirmap.registry import load_registry
 from nirmap.report import NodeReport, Report
 from nirmap.shapes import Shapes, infer_shapes
 from nirmap.structure import check_structure, inputs, outputs, predecessors
+from nirmap.surrogate import SURROGATES
 from nirmap_registry.rows import Placement, Registry
 
 NodeMap = Mapping[type[nir.NIRNode], Callable[[nir.NIRNode], torch.nn.Module]]
+# Key of the time step, in s, in a graph's metadata.
+DT_KEY = "dt"
 UNPACK, PACK, NAME_OUTPUTS, STATE = "unpack_state", "pack_state", "name_outputs", "state"
 
 
@@ -43,15 +48,15 @@ def from_nir(
     surrogate: str = "fast_sigmoid",
     node_map: NodeMap | None = None,
 ) -> Network:
-    """Rebuilds a NIR graph with the modules of a framework.
+    r"""Rebuilds a NIR graph with the modules of a framework.
 
     The result is a pure function: ``net(input, ..., state=None)`` returns the output and the new state. Inputs are
-    arguments in the order of their names, of shape (\\*batch, \\*shape). Several outputs come back as a dictionary.
+    arguments in the order of their names, of shape (\*batch, \*shape). Several outputs come back as a dictionary.
 
     Args:
         graph: a NIR graph, or the path of a ``.nir`` file. It is not changed, and no memory is shared with it.
         framework: name of the framework whose modules are used.
-        dt: time step in s; None for the framework's declared default.
+        dt: time step in s; None for the one in the graph's metadata, else the framework's declared default.
         dtype: floating dtype of all parameters and buffers.
         device: their device.
         trainable: names of neuron parameters (``tau``, ``v_threshold``, ...) that become trainable parameters instead
@@ -73,13 +78,41 @@ def from_nir(
         graph = read_graph(graph)
     check_structure(graph)
     registry = load_registry(framework)
-    step = registry.time_step if dt is None else dt
-    if step is None or not step > 0:
-        raise ConstraintError("dt", f"{dt!r}", "a time step above 0 in seconds")
+    step = time_step(graph, registry, dt)
+    if surrogate not in SURROGATES:
+        raise ConstraintError("surrogate", repr(surrogate), "one of " + ", ".join(sorted(SURROGATES)))
     to = Placement(dtype, torch.device(device), surrogate)
     _check_trainable(graph, trainable)
     context = _Context(registry, step, to, frozenset(trainable), dict(node_map or {}))
-    return _rebuild(graph, infer_shapes(graph), context, "")
+    network = _rebuild(graph, infer_shapes(graph), context, "")
+    for edge in context.stateless_cycles:
+        warnings.warn(
+            f"{edge}: no node of this cycle is stateful, so the edge that leads back carries the value of the step "
+            "before",
+            DelayWarning,
+            stacklevel=2,
+        )
+    return network
+
+
+def time_step(graph: nir.NIRGraph, registry: Registry, dt: float | None) -> float:
+    """The time step in s: the caller's, else that of the graph's metadata, else the framework's default.
+
+    Raises:
+        ConstraintError: it is not a finite number above 0, or the caller's differs from the graph's.
+    """
+    stated = graph.metadata.get(DT_KEY)
+    wanted = dt if dt is not None else registry.time_step if stated is None else stated
+    if not isinstance(wanted, int | float) or not 0 < wanted < math.inf:
+        raise ConstraintError("dt", repr(wanted), "a time step above 0 in seconds")
+    if stated is not None and not math.isclose(wanted, float(stated), rel_tol=1e-6):
+        raise ConstraintError(
+            "dt",
+            f"{wanted:g} s, while the graph was written for {float(stated):g} s",
+            "the graph's own time step",
+            f"leave dt out, or delete graph.metadata[{DT_KEY!r}] to run the equations at another one",
+        )
+    return float(wanted)
 
 
 @dataclass(frozen=True)
@@ -91,6 +124,7 @@ class _Context:
     to: Placement
     trainable: frozenset[str]
     node_map: NodeMap
+    stateless_cycles: list[str] = field(default_factory=list[str])
 
 
 def _check_trainable(graph: nir.NIRGraph, trainable: Collection[str]) -> None:
@@ -110,6 +144,20 @@ class _Assembly:
     modules: dict[str, torch.nn.Module] = field(default_factory=dict[str, torch.nn.Module])
     values: dict[str, torch.fx.Node] = field(default_factory=dict[str, torch.fx.Node])
     states: dict[str, torch.fx.Node] = field(default_factory=dict[str, torch.fx.Node])
+
+    def arguments(self, graph: nir.NIRGraph, names: dict[str, str]) -> torch.fx.Node:
+        """The network's arguments, the inputs in name order and then the state, which is returned.
+
+        fx gives each value a name of its own, made of the argument's (``A`` and ``a`` become ``a`` and ``a_1``), and
+        copies one to the other in turn. So each argument is called as its value is, and ``names`` says so.
+        """
+        state = self.graph.placeholder(STATE, default_value=None)
+        with self.graph.inserting_before(state):
+            for name in inputs(graph):
+                value = self.graph.placeholder(names[name])
+                value.target = names[name] = value.name
+                self.values[name] = value
+        return state
 
     def call(
         self, target: str, module: torch.nn.Module, arguments: tuple[torch.fx.Node, ...]
@@ -141,13 +189,9 @@ def _rebuild(graph: nir.NIRGraph, shapes: Shapes, context: _Context, path: str) 
     delays = delayed_edges(
         graph, lambda name: name in built and is_stateful(graph.nodes[name], built[name].stateful)
     )
-    for source, target in delays.stateless_cycles:
-        warnings.warn(
-            f"{path}edge {source!r} -> {target!r}: no node of this cycle is stateful, so the edge that leads back "
-            "carries the value of the step before",
-            DelayWarning,
-            stacklevel=4,
-        )
+    context.stateless_cycles.extend(
+        f"{path}edge {source!r} -> {target!r}" for source, target in delays.stateless_cycles
+    )
     names = safe_identifiers(graph.nodes, RESERVED | {UNPACK, PACK, NAME_OUTPUTS, STATE})
     entries = _entries(built, delays, shapes)
     assembly = _assemble(graph, built, delays, names, entries, shapes)
@@ -160,6 +204,7 @@ def _rebuild(graph: nir.NIRGraph, shapes: Shapes, context: _Context, path: str) 
         identifiers=names,
         inputs=tuple(inputs(graph)),
         outputs=tuple(outputs(graph)),
+        shapes={name: shape for name in inputs(graph) if (shape := shapes.outputs.get(name)) is not None},
         graphs=reports,
     )
     return network
@@ -180,7 +225,13 @@ def _node(
         network = _rebuild(node, shapes.subgraphs[name], context, where + " / ")
         report: Report = network.meta["nirmap"]
         reports[name] = report
-        return Built(network, hasattr(network, PACK), NodeReport("NIRGraph", "torch.fx.GraphModule", "graph"))
+        pack = getattr(network, PACK, None)
+        kept = (
+            frozenset(entry.name for entry in pack.entries)
+            if isinstance(pack, PackState)
+            else frozenset[str]()
+        )
+        return Built(network, bool(kept), NodeReport("NIRGraph", "torch.fx.GraphModule", "graph"), kept)
     return build_module(
         node, context.registry, dt=context.dt, to=context.to, trainable=context.trainable, where=where
     )
@@ -190,7 +241,7 @@ def _entries(built: Mapping[str, Built], delays: Delays, shapes: Shapes) -> list
     """What the network keeps from one step to the next, in name order."""
     fed_back = {source for source, _ in delays.edges}
     return [
-        StateEntry(name, entry.stateful, name in fed_back, shapes.outputs.get(name))
+        StateEntry(name, entry.stateful, name in fed_back, shapes.outputs.get(name), entry.variables)
         for name, entry in sorted(built.items())
         if entry.stateful or name in fed_back
     ]
@@ -200,15 +251,13 @@ def _assemble(
     graph: nir.NIRGraph,
     built: Mapping[str, Built],
     delays: Delays,
-    names: Mapping[str, str],
+    names: dict[str, str],
     entries: list[StateEntry],
     shapes: Shapes,
 ) -> _Assembly:
     """Writes the fx graph: inputs and state, the nodes in order, the outputs and the new state."""
     assembly = _Assembly()
-    for name in inputs(graph):
-        assembly.values[name] = assembly.graph.placeholder(names[name])
-    state = assembly.graph.placeholder(STATE, default_value=None)
+    state = assembly.arguments(graph, names)
     before: dict[str, torch.fx.Node] = {}
     if entries:
         ranks = [
@@ -239,10 +288,10 @@ def _assemble(
 
 
 def _call(assembly: _Assembly, target: str, name: str, built: Built, value: torch.fx.Node) -> torch.fx.Node:
-    """Calls a node's module, keeps its new state, and returns its output."""
+    """Calls a node's module, keeps what it returned (output and new state), and returns its output."""
     if built.stateful:
         result = assembly.call(target, built.module, (value, assembly.states[name]))
-        assembly.states[name] = assembly.item(result, 1)
+        assembly.states[name] = result
         return assembly.item(result, 0)
     result = assembly.call(target, built.module, (value,))
     return assembly.item(result, 0) if isinstance(built.module, Network) else result
@@ -258,7 +307,7 @@ def _return(assembly: _Assembly, names: list[str], entries: list[StateEntry]) ->
         parts.append(assembly.values[entry.name] if entry.fed_back else None)
     if entries:
         assembly.modules[PACK] = PackState(entries)
-        state: torch.fx.node.Argument = assembly.graph.call_module(PACK, tuple(parts))
+        state: Any = assembly.graph.call_module(PACK, tuple(parts))
     else:
         state = {}
     assembly.graph.output((result, state))

@@ -25,10 +25,20 @@ ENTRY_POINTS = "nirmap.frameworks"
 
 
 def frameworks() -> dict[str, str]:
-    """Every known framework and the module that holds its registry; nothing is imported."""
+    """Every known framework and the module that holds its registry; nothing is imported.
+
+    Raises:
+        MappingError: an installed package declares a framework under a name that is taken.
+    """
     found = dict(FRAMEWORKS)
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        found.setdefault(entry.name, entry.value)
+        if found.setdefault(entry.name, entry.value) != entry.value:
+            raise MappingError(
+                f"entry point {entry.name!r} of group {ENTRY_POINTS}",
+                f"{entry.value}, while {found[entry.name]} has the name already",
+                "a name of its own for each framework",
+                "rename or uninstall one of the packages",
+            )
     return found
 
 
@@ -50,7 +60,7 @@ def load_registry(framework: str) -> Registry:
             f"framework {framework!r}",
             f"its registry cannot be imported ({type(error).__name__}: {error})",
             "the framework to be installed, in a version that its mappings hold for",
-            f"pip install 'nirmap[{framework}]'",
+            "install the framework: pip install DISTRIBUTION",
         ) from error
     registry: Registry = module.REGISTRY
     check_version(registry)

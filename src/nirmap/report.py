@@ -37,6 +37,7 @@ class Report:
         identifiers: the safe identifier of each node, by its NIR name; submodules go by it.
         inputs: names of the Input nodes, in the order of the arguments.
         outputs: names of the Output nodes, in the order of the results.
+        shapes: shape of each input, without batch, as far as the graph tells it.
         graphs: reports of the sub-graphs.
     """
 
@@ -47,4 +48,5 @@ class Report:
     identifiers: Mapping[str, str] = field(default_factory=dict[str, str])
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     graphs: Mapping[str, Report] = field(default_factory=dict[str, "Report"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -11,11 +11,11 @@ import torch
 def run(
     net: torch.nn.Module, xs: torch.Tensor | tuple[torch.Tensor, ...], state: Mapping[str, Any] | None = None
 ) -> tuple[Any, Any]:
-    """Runs a rebuilt network over a whole sequence, step by step.
+    r"""Runs a rebuilt network over a whole sequence, step by step.
 
     Args:
         net: a network from :func:`nirmap.from_nir`.
-        xs: the input, of shape (time, \\*batch, \\*shape); a tuple of them for a network with several inputs.
+        xs: the input, of shape (time, \*batch, \*shape); a tuple of them for a network with several inputs.
         state: the state before the first step; None is the initial state. It is not changed.
 
     Returns:
@@ -23,9 +23,14 @@ def run(
         after the last step.
 
     Raises:
-        ValueError: there is no time step, or the inputs are not of the same length.
+        ValueError: there is no time step, the inputs are not of the same length, or not as many as the network has.
     """
     inputs = xs if isinstance(xs, tuple) else (xs,)
+    report = getattr(net, "meta", {}).get("nirmap")
+    if report is not None and len(inputs) != len(report.inputs):
+        raise ValueError(
+            f"xs: {len(inputs)} sequences; expected one for each of the inputs {', '.join(map(repr, report.inputs))}"
+        )
     lengths = {len(entry) for entry in inputs}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(
@@ -36,5 +41,6 @@ def run(
         output, state = net(*step, state)
         outputs.append(output)
     if isinstance(outputs[0], dict):
-        return {name: torch.stack([output[name] for output in outputs]) for name in outputs[0]}, state
+        names = list(cast("dict[str, torch.Tensor]", outputs[0]))
+        return {name: torch.stack([output[name] for output in outputs]) for name in names}, state
     return torch.stack(outputs), state

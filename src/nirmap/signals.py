@@ -1,4 +1,4 @@
-"""What the values of a traced network stand for while its graph is read.
+"""What the values of a recorded network stand for while its graph is read.
 
 A signal is a weighted sum of nodes' outputs, since two edges into a node are their sum. A weight other than 1 becomes a
 Scale node when the signal is used.
@@ -7,33 +7,56 @@ Scale node when the signal is used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 
-@dataclass(frozen=True)
-class Signal:
-    """A weighted sum of outputs.
+class Source(NamedTuple):
+    """Where a term of a signal comes from.
 
     Attributes:
-        terms: the weight of each node's output.
-        delayed: the nodes whose output is that of the step before.
+        node: name of the node whose output it is; empty for an entry of the state, which is known only at the end.
+        delayed: whether it is the output of the step before.
+        entry: the number of the state entry, or None.
     """
 
-    terms: Mapping[str, float]
-    delayed: frozenset[str] = field(default_factory=frozenset[str])
+    node: str
+    delayed: bool = False
+    entry: int | None = None
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A weighted sum of outputs: the weight of each source."""
+
+    terms: Mapping[Source, float]
+
+    @classmethod
+    def of(cls, node: str, *, delayed: bool = False) -> Signal:
+        """The output of one node, as it is."""
+        return cls({Source(node, delayed): 1.0})
 
     def plus(self, other: Signal, alpha: float = 1.0) -> Signal:
         """``self + alpha * other``."""
         terms = dict(self.terms)
-        for name, weight in other.terms.items():
-            terms[name] = terms.get(name, 0.0) + alpha * weight
-        return Signal(terms, self.delayed | other.delayed)
+        for source, weight in other.terms.items():
+            terms[source] = terms.get(source, 0.0) + alpha * weight
+        return Signal(terms)
 
     def times(self, factor: float) -> Signal:
         """``factor * self``."""
-        return Signal({name: factor * weight for name, weight in self.terms.items()}, self.delayed)
+        return Signal({source: factor * weight for source, weight in self.terms.items()})
+
+    def with_entries(self, entries: Mapping[int, Signal]) -> Signal:
+        """The signal with each state entry replaced by what the step before made of it, a step late."""
+        result = Signal({source: weight for source, weight in self.terms.items() if source.entry is None})
+        for source, weight in self.terms.items():
+            if source.entry is not None:
+                kept = {Source(term.node, True): value for term, value in entries[source.entry].terms.items()}
+                result = result.plus(Signal(kept), weight)
+        return result
 
 
 @dataclass(frozen=True)
@@ -46,21 +69,45 @@ class Returned:
 
 @dataclass(frozen=True)
 class StateValue:
-    """State, of which NIR knows nothing. It goes into modules and out of the network, never along an edge."""
+    """State, of which NIR knows nothing. It goes into modules and out of the network, never along an edge.
+
+    Attributes:
+        node: whose state it is, where that is known.
+    """
 
     node: str | None = None
 
 
 @dataclass(frozen=True)
+class StateEntry:
+    """An entry of the state of the step before: the state of a module, or an output that is fed back.
+
+    Attributes:
+        number: which entry.
+        is_part: whether it is only a part of the entry, which then has to be the state of a module.
+    """
+
+    number: int
+    is_part: bool = False
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What a module returns beside its output and its state, such as the spikes of an integrator."""
+
+    node: str
+
+
+@dataclass(frozen=True)
 class StateParts:
-    """What :class:`nirmap.network.UnpackState` returned: for each entry the state, and the output of the step before."""
+    """What :class:`nirmap.network.UnpackState` returned: for each entry its state and its last output."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A parameter or buffer of the network."""
+    """A parameter or buffer of the network, or a tensor that its forward made."""
 
     name: str
     value: torch.Tensor
@@ -73,4 +120,4 @@ class NamedOutputs:
     signals: Mapping[str, Signal]
 
 
-Value = Signal | Returned | StateValue | StateParts | Constant | NamedOutputs
+Value = Signal | Returned | StateValue | StateEntry | Unread | StateParts | Constant | NamedOutputs

@@ -4,13 +4,14 @@
 the step is zero nearly everywhere; for training it is replaced by a bump around the threshold:
 
 * ``fast_sigmoid``: ``1 / (1 + k |x|)^2`` with k = 25 (Zenke and Ganguli, "SuperSpike", Neural Computation 30, 2018)
-* ``arctan``: ``a / (2 (1 + (pi a x / 2)^2))`` with a = 2 (Fang et al., "Incorporating Learnable Membrane Time Constant",
-  ICCV 2021)
+* ``arctan``: ``a / (2 (1 + (pi a x / 2)^2))`` with a = 2 (Fang et al., "Incorporating Learnable Membrane Time
+  Constant", ICCV 2021)
 * ``sigmoid``: ``k s(k x) (1 - s(k x))`` with k = 4 and s the logistic function (the same work, section 3.3)
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, Final
@@ -37,24 +38,28 @@ class _Step(torch.autograd.Function):
         ctx.save_for_backward(inputs[0])
 
 
+# torch asks for the signature in every call, which takes as long as all the rest unless it is kept here.
+_Step.forward.__signature__ = inspect.signature(_Step.forward)  # type: ignore[attr-defined]
+
+
 class _FastSigmoid(_Step):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        (distance,) = ctx.saved_tensors
+        distance: torch.Tensor = ctx.saved_tensors[0]
         return gradients[0] / (1 + FAST_SIGMOID_SLOPE * distance.abs()) ** 2
 
 
 class _Arctan(_Step):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        (distance,) = ctx.saved_tensors
+        distance: torch.Tensor = ctx.saved_tensors[0]
         return gradients[0] * ARCTAN_SLOPE / 2 / (1 + (math.pi / 2 * ARCTAN_SLOPE * distance) ** 2)
 
 
 class _Sigmoid(_Step):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        (distance,) = ctx.saved_tensors
+        distance: torch.Tensor = ctx.saved_tensors[0]
         logistic = torch.sigmoid(SIGMOID_SLOPE * distance)
         return gradients[0] * SIGMOID_SLOPE * logistic * (1 - logistic)
 
@@ -75,7 +80,7 @@ def sigmoid(distance: torch.Tensor) -> torch.Tensor:
 
 
 def _apply(function: type[_Step], distance: torch.Tensor) -> torch.Tensor:
-    result: torch.Tensor = function.apply(distance)  # type: ignore[no-untyped-call]
+    result: torch.Tensor = function.apply(distance)
     return result
 
 

@@ -18,7 +18,11 @@ from oracle.interpreter import Trace, margin, simulate
 from oracle.parameters import Settings
 from oracle.strategies import DENSE, TIME_STEP, graph_inputs, graphs, image_graphs, networks
 
-pytestmark = pytest.mark.filterwarnings("ignore::nirmap.errors.DelayWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::nirmap.errors.DelayWarning"),
+    # torch pads the input of some convolutions itself.
+    pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning"),
+]
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 FLOAT64_MARGIN = 1e-9
@@ -111,7 +115,7 @@ FRAMEWORKS = {
     "norse": graphs(primitives=NORSE),
     "snntorch": graphs(
         primitives=SNNTORCH,
-        settings=Settings(fixed={"v_reset": lambda p: p.get("v_leak", p.get("v_reset", 0.0))}),
+        settings=Settings(fixed={"v_reset": lambda p: p["v_leak" if "v_leak" in p else "v_reset"]}),
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 from pathlib import Path
 
@@ -9,15 +10,31 @@ import nirmap
 from nirmap.errors import MappingError
 
 
+def nirmap_version() -> str:
+    """The installed version."""
+    try:
+        return importlib.metadata.version("nirmap")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed: run from its source tree)"
+
+
+def is_source_tree() -> bool:
+    """Whether nirmap runs from its source tree; an installed wheel has the declarations inside the package."""
+    return not (_package() / "mappings").is_dir()
+
+
 def mappings_folder() -> Path:
-    """The declarations: those in the installed package, else those of the source tree."""
-    package = Path(nirmap.__file__).parent
-    installed = package / "mappings"
-    return installed if installed.is_dir() else package.parents[1] / "mappings"
+    """The declarations of nirmap itself: those in the installed package, else those of the source tree."""
+    package = _package()
+    return package.parents[1] / "mappings" if is_source_tree() else package / "mappings"
 
 
 def generated_folder() -> Path:
-    """Where generated files belong: the folder that holds the registry package."""
+    """Where the generated files of nirmap itself belong: the folder that holds the registry package.
+
+    Raises:
+        MappingError: there is no registry package.
+    """
     # Found, not imported: it may be broken, and be generated anew for that reason.
     found = importlib.util.find_spec("nirmap_registry")
     if found is None or not found.submodule_search_locations:
@@ -25,3 +42,7 @@ def generated_folder() -> Path:
             "package nirmap_registry", "it is not installed", "the folder of generated files", "use --out"
         )
     return Path(next(iter(found.submodule_search_locations))).parent
+
+
+def _package() -> Path:
+    return Path(nirmap.__file__).parent

@@ -1,0 +1,113 @@
+"""Reads the recording of a user's model: its arguments, its results, and the state between its steps."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch.fx import Node
+
+from nirmap.errors import TraceError
+from nirmap.leaves import Leaves
+from nirmap.reading import Reader
+from nirmap.recording import Recording, Result
+from nirmap.signals import Constant, Returned, Signal, StateEntry, StateValue, Value
+from nirmap.structures import parts_of
+
+
+class RecordingReader(Reader):
+    """Reads a recorded step."""
+
+    def __init__(self, recording: Recording, leaves: Leaves) -> None:
+        super().__init__(recording.graph, recording.root, leaves, {})
+        self.recording = recording
+
+    def placeholder(self, node: Node) -> Value:
+        """An input, or an entry of the state."""
+        number = self.recording.entries.get(node.name)
+        return Signal.of(self.graph.add_input(str(node.target))) if number is None else StateEntry(number)
+
+    def constant(self, node: Node) -> Value:
+        """A parameter, a buffer, or a tensor that forward made."""
+        kept = self.recording.constants.get(str(node.target))
+        return super().constant(node) if kept is None else Constant(node.name, kept.detach())
+
+    def output(self, node: Node) -> None:
+        """Adds the outputs, and draws the edges, those that lead back from the step before among them."""
+        results, entries = cast("tuple[tuple[Any, ...], tuple[Any, ...]]", node.args[0])
+        found = [
+            Result(result.name, value, result.entry)
+            for result, value in zip(self.recording.results, results, strict=True)
+        ]
+        outputs = [result for result in found if not self._is_state(result)]
+        # A model may return its output once, and have it given back as state.
+        outputs = outputs or [result for result in found if self._is_signal(result.value)]
+        if not outputs:
+            raise TraceError("forward", "it returns no output", "the output of a module", "return it")
+        for index, result in enumerate(outputs):
+            default = "output" if len(outputs) == 1 else f"output_{index}"
+            self.graph.add_output(result.name or default, self._output(result.value))
+        self._check_state(entries)
+        self.graph.connect({number: self._fed_back(number, entries[number]) for number in self.fed_back})
+        self.graph.drop_unused()
+
+    def _output(self, value: Any) -> Signal:
+        """The signal of a result; all that a stateful module returned stands for its node's output."""
+        held = self.values.get(value) if isinstance(value, Node) else None
+        return (
+            Signal.of(held.node) if isinstance(held, Returned) else self.signal(value, "what forward returns")
+        )
+
+    def _is_signal(self, value: Any) -> bool:
+        held = self.values.get(value) if isinstance(value, Node) else None
+        return isinstance(held, Signal)
+
+    def _is_state(self, result: Result) -> bool:
+        """Whether a result is state, or a structure of nothing else, or no value at all."""
+        if result.entry in self.fed_back:
+            return True
+        held = self.values.get(result.value) if isinstance(result.value, Node) else None
+        if isinstance(held, Signal) and result.entry in self.given_to:
+            node = self.given_to[result.entry]
+            return held == Signal.of(node) and self.graph.returns_its_state(node)
+        return self._holds_state(result.value)
+
+    def _holds_state(self, value: Any) -> bool:
+        parts = parts_of(value)
+        if parts is not None:
+            return all(self._holds_state(part) for part in parts.values())
+        return not isinstance(value, Node) or isinstance(self.values.get(value), StateValue)
+
+    def _fed_back(self, number: int, value: Any) -> Signal:
+        """What an entry of the state that is used as a signal will be in the next step.
+
+        Raises:
+            TraceError: it is not an output of this step.
+        """
+        held = self.values.get(value) if isinstance(value, Node) else None
+        if isinstance(held, Signal) and not any(source.delayed for source in held.terms):
+            return held
+        found = "is not returned as state" if value is None else "becomes something else in the next step"
+        raise TraceError(
+            self.fed_back[number],
+            f"an entry of the state is used as a signal, and {found}",
+            "an output of this step, which forward returns where the state had the entry",
+            "return the new state in the structure in which it comes, behind the output",
+        )
+
+    def _check_state(self, entries: tuple[Any, ...]) -> None:
+        """Whatever state a module is given is what it returned in the step before.
+
+        Raises:
+            TraceError: it is the state of another module.
+        """
+        for number, node in self.given_to.items():
+            value = entries[number]
+            held = self.values.get(value) if isinstance(value, Node) else None
+            owner = held.node if isinstance(held, StateValue) else node
+            if owner not in (None, node) and number in self.recording.structured:
+                raise TraceError(
+                    f"node {node!r}",
+                    f"its state becomes that of {owner!r} in the next step",
+                    "the state that its module returned",
+                    "return the state in the structure and order in which it comes",
+                )

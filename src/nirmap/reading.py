@@ -1,0 +1,206 @@
+"""Reads a recorded network, or a rebuilt one, into a NIR graph: one pass over its calls, in order."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from typing import Any, cast
+
+import torch
+from torch.fx import Node
+
+from nirmap.arithmetic import Arithmetic
+from nirmap.assembling import GraphUnderConstruction
+from nirmap.cells import Cell
+from nirmap.errors import TraceError
+from nirmap.functions import is_in_place, is_zeros
+from nirmap.leaves import Leaves, check_hooks
+from nirmap.network import NameOutputs, Network, PackState, UnpackState
+from nirmap.report import Report
+from nirmap.signals import Constant, NamedOutputs, Returned, Signal, StateEntry, StateParts, StateValue, Value
+from nirmap.structures import parts_of
+from nirmap_registry.rows import Bypassed
+
+
+class Reader(Arithmetic):
+    """Reads the calls of an fx graph, each of which gives a :data:`nirmap.signals.Value`."""
+
+    def read(self) -> GraphUnderConstruction:
+        """The NIR graph; its shapes are not known yet."""
+        needed = _needed(self.traced)
+        for node in self.traced.nodes:
+            if node not in needed:
+                continue
+            where = self.where(node)
+            if node.op == "placeholder":
+                self.values[node] = self.placeholder(node)
+            elif node.op == "get_attr":
+                self.values[node] = self.constant(node)
+            elif node.op == "call_module":
+                self.values[node] = self._module(node, where)
+            elif node.op == "output":
+                self.output(node)
+            else:
+                self.values[node] = self.function(node, where)
+        return self.graph
+
+    def placeholder(self, node: Node) -> Value:
+        """What an argument stands for."""
+        raise NotImplementedError
+
+    def constant(self, node: Node) -> Value:
+        """A parameter or buffer."""
+        value: Any = self.root
+        for name in str(node.target).split("."):
+            value = getattr(value, name)
+        return Constant(str(node.target), value.detach())
+
+    def output(self, node: Node) -> None:
+        """Adds the outputs."""
+        raise NotImplementedError
+
+    # Modules
+
+    def _module(self, node: Node, where: str) -> Value:
+        target = str(node.target)
+        module = self.root.get_submodule(target)
+        if isinstance(module, UnpackState):
+            return StateParts(tuple(entry.name for entry in module.entries))
+        if isinstance(module, PackState):
+            return StateValue()
+        if isinstance(module, NameOutputs):
+            signals = [self.signal(entry, where) for entry in node.args]
+            return NamedOutputs(dict(zip(module.names, signals, strict=True)))
+        check_hooks(module, where)
+        entry, others = _input_and_state(node, module, where)
+        signal = self.signal(entry, where)
+        bypassed = None if self.leaves.given(module) else self.leaves.bypass(module)
+        if bypassed is not None:
+            _check_bypass(bypassed, module, self.leaves.dt, where)
+            return signal
+        value = self.add(node, module, self.names.get(target, target), signal, where)
+        for other in others:
+            self._take_state(other, value, where)
+        return value
+
+    def _take_state(self, entry: Any, value: Value, where: str) -> None:
+        """Takes note of a module's state argument.
+
+        Raises:
+            TraceError: it is no state, or that of another module.
+        """
+        parts = parts_of(entry)
+        for part in () if parts is None else parts.values():
+            self._take_state(part, value, where)
+        held = self.values.get(entry) if isinstance(entry, Node) else entry
+        if held is None or parts is not None or (isinstance(held, Constant) and not held.value.any()):
+            return  # nothing, or the initial state
+        if isinstance(value, Returned) and isinstance(held, StateEntry):
+            self.given_to[held.number] = value.node
+        elif not isinstance(value, Returned) or not isinstance(held, StateValue):
+            expected = "one input, and state that modules returned"
+            do = "join several inputs with + before the module"
+            raise TraceError(where, f"the further argument {entry!r}", expected, do)
+        elif held.node not in (None, value.node):
+            expected = f"that of {value.node!r}"
+            raise TraceError(where, f"the state of {held.node!r}", expected, "give each module its own state")
+
+    def add(self, node: Node, module: torch.nn.Module, name: str, signal: Signal, where: str) -> Value:
+        """The node for a module, and what the module returned."""
+        given = self.leaves.given(module)
+        if given is not None:
+            added = self.graph.add_given(name, module, given(module), signal, where)
+            takes_state = "state" in inspect.signature(module.forward).parameters
+            return Returned(added, 0) if takes_state or _is_unpacked(node) else Signal.of(added)
+        if isinstance(module, Network):
+            return Returned(self.graph.add_graph(name, module, self.sub_graph(module), signal, where), 0)
+        is_cell = isinstance(module, Cell)
+        row = (
+            self.leaves.row_of_cell(module, where)
+            if isinstance(module, Cell)
+            else self.leaves.row_for(module, where)
+        )
+        primitive, values = self.leaves.read(module, row)
+        added = self.graph.add_module(name, module, primitive, values, signal, where)
+        if row.state is None:
+            return Signal.of(added)
+        if row.state.output is None or is_cell:
+            return Returned(added, 0)
+        return Returned(added, 1 + [entry.kept_as for entry in row.state.variables].index(row.state.output))
+
+    def sub_graph(self, network: Network) -> GraphUnderConstruction:
+        """The graph of a rebuilt network inside of this one."""
+        return NetworkReader(network, self.leaves).read()
+
+
+class NetworkReader(Reader):
+    """Reads a network that :func:`nirmap.from_nir` rebuilt: its report has the names of the graph.
+
+    Raises:
+        TraceError: it was rebuilt for another time step.
+    """
+
+    def __init__(self, network: Network, leaves: Leaves) -> None:
+        self.report = cast("Report", network.meta["nirmap"])
+        if self.report.dt != leaves.dt:
+            raise TraceError(
+                "dt",
+                f"{leaves.dt:g} s for a network that was rebuilt for {self.report.dt:g} s",
+                "the time step that its modules were made for",
+                "leave out dt, or rebuild the network with it",
+            )
+        identifiers = self.report.identifiers
+        super().__init__(
+            network.graph, network, leaves, {identifiers[name]: name for name in self.report.nodes}
+        )
+        self.arguments = {identifiers[name]: name for name in self.report.inputs}
+        self.graph.shapes_are_exact = True
+
+    def placeholder(self, node: Node) -> Value:
+        """An input, under the name of its Input node, or the state."""
+        name = self.arguments.get(str(node.target))
+        return StateValue() if name is None else Signal.of(self.graph.add_input(name))
+
+    def output(self, node: Node) -> None:
+        """Adds the outputs under the names of their Output nodes."""
+        result = cast("tuple[Node, ...]", node.args[0])[0]
+        value = self.values[result]
+        if isinstance(value, NamedOutputs):
+            for name, signal in value.signals.items():
+                self.graph.add_output(name, signal)
+        else:
+            self.graph.add_output(self.report.outputs[0], self.signal(result, "the network's output"))
+        self.graph.connect({})
+
+
+def _needed(graph: torch.fx.Graph) -> set[Node]:
+    """The calls that the result depends on, calls in place, and all arguments."""
+    pending = [node for node in graph.nodes if node.op in ("placeholder", "output") or is_in_place(node)]
+    needed = set(pending)
+    while pending:
+        user = pending.pop()
+        for node in () if is_zeros(user) else user.all_input_nodes:
+            if node not in needed:
+                needed.add(node)
+                pending.append(node)
+    return needed
+
+
+def _input_and_state(node: Node, module: torch.nn.Module, where: str) -> tuple[Any, list[Any]]:
+    """The first argument of a module's call, and the others."""
+    if node.args:
+        return node.args[0], [*node.args[1:], *node.kwargs.values()]
+    name = next(iter(inspect.signature(module.forward).parameters), "")
+    if name not in node.kwargs:
+        raise TraceError(where, "a call without its first argument", f"the input, as {name!r}")
+    return node.kwargs[name], [value for key, value in node.kwargs.items() if key != name]
+
+
+def _check_bypass(bypassed: Bypassed, module: torch.nn.Module, dt: float, where: str) -> None:
+    for constraint in bypassed.reads_only_if:
+        if not constraint.holds(module, dt):
+            raise TraceError(where, f"not {constraint.that}", constraint.because, constraint.do)
+
+
+def _is_unpacked(node: Node) -> bool:
+    return any(user.target is operator.getitem for user in node.users)

@@ -1,0 +1,164 @@
+"""Structures of values, and modules that are left as they were.
+
+A structure is a tuple, a list, a dictionary, a named tuple or a dataclass, at any depth.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import torch
+
+Replace = Callable[[Any], Any]
+# The attributes that every module has.
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"_buffers", "_parameters", "_modules", "training"}
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Stands in a structure for a value that changes from step to step."""
+
+
+def is_named_tuple(value: object) -> bool:
+    """Whether a value is an instance of a named tuple."""
+    return is_sequence(value) and hasattr(value, "_fields")
+
+
+def is_dictionary(value: object) -> TypeGuard[dict[Any, Any]]:
+    """Whether a value is a dictionary."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether a value is a list."""
+    return isinstance(value, list)
+
+
+def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Whether a value is a list or a tuple."""
+    return isinstance(value, list | tuple)
+
+
+def parts_of(value: Any) -> dict[Any, Any] | None:
+    """The parts of a structure by key, index or field; None for a value that is no structure."""
+    if is_dictionary(value):
+        return dict(value)
+    if is_named_tuple(value):
+        return dict(zip(value._fields, value, strict=True))
+    if is_sequence(value):
+        return dict(enumerate(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type | Leaf):
+        return {entry.name: getattr(value, entry.name) for entry in dataclasses.fields(value)}
+    return None
+
+
+def replaced(value: Any, kind: type, replace: Replace) -> Any:
+    """A new structure with every value of the given kind replaced; other values are the same."""
+    if isinstance(value, kind):
+        return replace(value)
+    parts = parts_of(value)
+    if parts is None:
+        return value
+    new = {key: replaced(part, kind, replace) for key, part in parts.items()}
+    if is_dictionary(value):
+        return new
+    if is_named_tuple(value):
+        return type(value)(**new)
+    if is_sequence(value):
+        return tuple(new.values()) if isinstance(value, tuple) else list(new.values())
+    return dataclasses.replace(value, **new)
+
+
+def values_of(value: Any, kind: type) -> list[Any]:
+    """All values of the given kind in a structure, in order."""
+    if isinstance(value, kind):
+        return [value]
+    parts = parts_of(value)
+    return [] if parts is None else [entry for part in parts.values() for entry in values_of(part, kind)]
+
+
+def aligned(template: Any, value: Any) -> list[Any] | None:
+    """What stands in a structure where a template has its leaves, in order; None where the two differ in structure."""
+    if isinstance(template, Leaf):
+        return [value]
+    parts = parts_of(template)
+    if parts is None:
+        return []
+    others = parts_of(value)
+    if others is None or (list(others) != list(parts) and others.keys() != parts.keys()):
+        return None
+    found: list[Any] = []
+    for key, part in parts.items():
+        below = aligned(part, others[key])
+        if below is None:
+            return None
+        found += below
+    return found
+
+
+@contextmanager
+def unchanged(root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool]) -> Generator[None]:
+    """Whatever happens inside, attributes, containers in them, and buffers are as before in the end.
+
+    Buffers of leaf modules are only put back, since those modules are not run.
+    """
+    attributes = [(module, dict(vars(module))) for module in root.modules()]
+    restore: list[Callable[[], None]] = []
+    for module, before in attributes:
+        for name, value in before.items():
+            if name not in _OF_EVERY_MODULE:
+                _keep_container(value, restore)
+        if not is_leaf(module):
+            for buffer in vars(module)["_buffers"].values():
+                if buffer is not None:
+                    _keep_tensor(buffer, restore)
+    try:
+        yield
+    finally:
+        for module, before in attributes:
+            now = vars(module)
+            for name in now.keys() - before.keys():
+                del now[name]
+            now.update(before)
+        for undo in restore:
+            undo()
+
+
+def _keep_container(value: Any, restore: list[Callable[[], None]]) -> None:
+    if is_dictionary(value):
+        held, entries = value, dict(value)
+
+        def undo_dict() -> None:
+            if held.keys() != entries.keys() or any(held[key] is not entries[key] for key in entries):
+                held.clear()
+                held.update(entries)
+
+        restore.append(undo_dict)
+        inner = list(entries.values())
+    elif is_list(value):
+        items = value
+        inner, copied = list(items), list(items)
+
+        def undo_list() -> None:
+            items[:] = copied
+
+        restore.append(undo_list)
+    else:
+        return
+    for part in inner:
+        _keep_container(part, restore)
+
+
+def _keep_tensor(tensor: torch.Tensor, restore: list[Callable[[], None]]) -> None:
+    before, version = tensor.detach().clone(), tensor._version
+
+    def undo() -> None:
+        if tensor._version != version:
+            with torch.no_grad():
+                tensor.copy_(before)
+
+    restore.append(undo)

@@ -1,0 +1,346 @@
+"""Every stateful module of every framework as a pure function, in the units of its node.
+
+If these fail, a network is right for a while and then remembers another sequence, another batch or another precision,
+or it cannot be copied, saved or moved, although nothing says so.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import pickle
+from collections.abc import Iterable
+from typing import Any, cast
+
+import nir
+import numpy as np
+import pytest
+import torch
+
+from nirmap.cells import Cell, RecordCell, build_cell
+from nirmap_registry.catalogue import PRIMITIVES
+from nirmap_registry.rows import Placement, Row
+from oracle.building import chain
+from oracle.interpreter import margin, simulate
+from runtime.suitable import DT, NEURONS, backward, build, inputs, stateful_rows, suitable_node
+
+STATEFUL = [
+    pytest.param(framework, row, id=f"{framework}-{row.node}-{row.module.__name__}")
+    for framework, row in stateful_rows()
+]
+SPIKING = ("IF", "LIF", "CubaLIF")
+each_row = pytest.mark.parametrize(("framework", "row"), STATEFUL)
+
+
+def run(module: Any, xs: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
+    outputs: list[torch.Tensor] = []
+    for x in xs:
+        output, state = module(x, state)
+        outputs.append(output)
+    return torch.stack(outputs), state
+
+
+@each_row
+def test_outputs_and_state_of_every_step_are_the_nodes_own(framework: str, row: Row) -> None:
+    node = suitable_node(row)
+    xs = inputs(40, 3, NEURONS)
+    trace = simulate(chain([node], (NEURONS,)), xs, DT)
+    assert margin(trace) > 1e-9
+    if row.node in SPIKING:
+        assert (trace.values[("0",)].sum(axis=(0, 1)) > 0).all(), "a silent neuron proves nothing"
+    module, state = build(framework, row, node), None
+    for step, x in enumerate(xs):
+        output, state = module(x, state)
+        np.testing.assert_allclose(output.numpy(), trace.outputs["output"][step], rtol=1e-9, atol=1e-9)
+        if row.node != "Delay":
+            assert state.keys() == {variable.name for variable in PRIMITIVES[row.node].state}
+            for name, expected in trace.states[("0",)].items():
+                np.testing.assert_allclose(state[name].numpy(), expected[step], rtol=1e-9, atol=1e-9)
+
+
+@each_row
+def test_none_is_the_initial_state_of_the_catalogue(framework: str, row: Row) -> None:
+    if row.node == "Delay":
+        expected: dict[str, torch.Tensor] = {"history": torch.zeros(3, NEURONS, NEURONS - 1).double()}
+    else:
+        expected = {
+            variable.name: torch.full((3, NEURONS), variable.initial, dtype=torch.float64)
+            for variable in PRIMITIVES[row.node].state
+        }
+    module, x = build(framework, row, suitable_node(row)), inputs(3, NEURONS)
+    first, second = module(x, None), module(x, expected)
+    assert torch.equal(first[0], second[0])
+    for name in expected:
+        assert torch.equal(first[1][name], second[1][name])
+
+
+@each_row
+def test_the_state_passed_in_is_not_changed(framework: str, row: Row) -> None:
+    module = build(framework, row, suitable_node(row))
+    _, state = run(module, inputs(5, 3, NEURONS))
+    before = {name: value.clone() for name, value in state.items()}
+    run(module, inputs(5, 3, NEURONS, seed=1), state)
+    assert state.keys() == before.keys()
+    assert all(torch.equal(state[name], before[name]) for name in before)
+
+
+def tensors_of(module: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+    """Every tensor that a module or a module in it holds in an attribute, with its shape."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, part in cast("Iterable[tuple[str, Any]]", module.named_modules()):
+        attributes: dict[str, Any] = {**vars(part), **dict(part.named_buffers(recurse=False))}
+        for key, value in attributes.items():
+            if isinstance(value, torch.Tensor):
+                found[f"{name}.{key}"] = tuple(value.shape)
+    return found
+
+
+@each_row
+def test_a_module_keeps_nothing_of_a_call(framework: str, row: Row) -> None:
+    module = build(framework, row, suitable_node(row))
+    held = tensors_of(module)
+    first, _ = run(module, inputs(6, 5, NEURONS))
+    assert tensors_of(module) == held
+    run(module, inputs(4, 2, 7, NEURONS, seed=1))
+    again, _ = run(module, inputs(6, 5, NEURONS))
+    assert torch.equal(first, again)
+    unbatched, _ = run(module, inputs(6, 5, NEURONS)[:, 2])
+    torch.testing.assert_close(unbatched, first[:, 2], rtol=1e-12, atol=1e-12)
+
+
+@each_row
+def test_a_copy_after_training_is_independent(framework: str, row: Row) -> None:
+    module = build(framework, row, suitable_node(row))
+    xs = inputs(10, 3, NEURONS).requires_grad_()
+    outputs, state = run(module, xs)
+    backward(sum(value.sum() for value in state.values()))
+    copied = copy.deepcopy(module)
+    assert torch.equal(run(copied, xs)[0], outputs)
+    with torch.no_grad():
+        for value in (*copied.parameters(), *copied.buffers()):
+            if value.is_floating_point():
+                value.fill_(math.nan)
+    assert torch.equal(run(module, xs)[0], outputs)
+
+
+@each_row
+def test_the_state_dict_holds_all_parameters(framework: str, row: Row) -> None:
+    first, second = (build(framework, row, suitable_node(row, seed)) for seed in (0, 1))
+    xs = inputs(20, 3, NEURONS)
+    expected, _ = run(second, xs)
+    assert not torch.equal(run(first, xs)[0], expected)
+    first.load_state_dict(second.state_dict())
+    assert torch.equal(run(first, xs)[0], expected)
+    third = build(framework, row, suitable_node(row, 2))
+    third.load_state_dict(second.state_dict(), assign=True)
+    assert torch.equal(run(third, xs)[0], expected)
+
+
+@each_row
+def test_moving_to_another_precision_moves_everything(framework: str, row: Row) -> None:
+    node = suitable_node(row)
+    moved = build(framework, row, node, torch.float32).to(torch.float64)
+    made = build(framework, row, node, torch.float64)
+    assert {v.dtype for v in moved.state_dict().values() if v.is_floating_point()} <= {torch.float64}
+    xs = inputs(6, 3, NEURONS)
+    output, state = run(moved, xs)
+    assert output.dtype == torch.float64
+    assert {value.dtype for value in state.values()} == {torch.float64}
+    _, expected = run(made, xs)
+    for name, value in state.items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-5)
+    if isinstance(moved, RecordCell) and moved.kept_in:
+        record: Any = getattr(moved.module, moved.kept_in)
+        kept = [value for value in record if isinstance(value, torch.Tensor)]
+        assert kept
+        assert {value.dtype for value in kept} == {torch.float64}
+
+
+@each_row
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_output_and_state_have_the_dtype_of_the_input(framework: str, row: Row, dtype: torch.dtype) -> None:
+    module = build(framework, row, suitable_node(row), dtype)
+    output, state = run(module, inputs(3, 2, NEURONS, dtype=dtype))
+    assert output.dtype == dtype
+    assert {value.dtype for value in state.values()} == {dtype}
+    assert {v.dtype for v in module.state_dict().values() if v.is_floating_point()} <= {dtype}
+
+
+@each_row
+def test_counted_spikes_are_an_input_like_any_other(framework: str, row: Row) -> None:
+    module = build(framework, row, suitable_node(row), torch.float32)
+    counts = torch.tensor([[[2, 0, 1, 1]]] * 8)
+    output, state = run(module, counts)
+    expected, expected_state = run(module, counts.float())
+    torch.testing.assert_close(output.float(), expected)
+    for name, value in expected_state.items():
+        torch.testing.assert_close(state[name].float(), value)
+
+
+@each_row
+def test_a_state_of_one_sample_serves_a_batch_and_one_of_another_batch_is_refused(
+    framework: str, row: Row
+) -> None:
+    if row.node == "Delay":
+        return  # its history has an axis of its own
+    module = build(framework, row, suitable_node(row))
+    _, state = run(module, inputs(5, 1, NEURONS))
+    x = inputs(3, NEURONS, seed=1)
+    one, _ = module(x, state)
+    three, _ = module(x, {name: value.expand(3, NEURONS) for name, value in state.items()})
+    assert torch.equal(one, three)
+    with pytest.raises(RuntimeError):
+        module(x, {name: value.expand(2, NEURONS) for name, value in state.items()})
+
+
+@each_row
+def test_gradients_flow_through_input_and_state(framework: str, row: Row) -> None:
+    module = build(framework, row, suitable_node(row))
+    xs = inputs(8, 3, NEURONS).requires_grad_()
+    _, state = run(module, xs)
+    backward(state["history" if row.node == "Delay" else "v"])
+    assert xs.grad is not None
+    reached = xs.grad.abs().sum(dim=(1, 2))
+    assert bool((reached[-2:] > 0).all()), "no gradient through time"
+
+
+@each_row
+def test_it_pickles(framework: str, row: Row) -> None:
+    module = build(framework, row, suitable_node(row), torch.float32).to(torch.float64)
+    xs = inputs(20, 3, NEURONS)
+    outputs, state = run(module, xs)
+    stored = io.BytesIO()
+    torch.save(module, stored)
+    stored.seek(0)
+    for restored in (pickle.loads(pickle.dumps(module)), torch.load(stored, weights_only=False)):
+        again, state_again = run(restored, xs)
+        assert torch.equal(again, outputs)
+        assert all(torch.equal(state_again[name], value) for name, value in state.items())
+        assert {name: value.dtype for name, value in restored.state_dict().items()} == {
+            name: value.dtype for name, value in module.state_dict().items()
+        }
+
+
+@each_row
+def test_torch_func_exchanges_the_parameters(framework: str, row: Row) -> None:
+    first, second = (build(framework, row, suitable_node(row, seed)) for seed in (0, 1))
+    if row.node == "Delay":
+        return  # the length of its history is not a tensor
+    x = inputs(3, NEURONS)
+    before, _ = first(x, None)
+    expected, state = second(x, None)
+    tensors: dict[str, Any] = {**dict(second.named_parameters()), **dict(second.named_buffers())}
+    output, new_state = torch.func.functional_call(first, tensors, (x, None))
+    assert torch.equal(output, expected)
+    assert all(torch.equal(new_state[name], value) for name, value in state.items())
+    assert torch.equal(first(x, None)[0], before)
+
+
+@each_row
+def test_compiled_and_exported_it_gives_the_same(framework: str, row: Row) -> None:
+    torch.compiler.reset()
+    module = build(framework, row, suitable_node(row))
+    x = inputs(3, NEURONS)
+    expected, state = module(x, None)
+    expected_next, _ = module(x, state)
+    compiled: Any = torch.compile(module, backend="eager", fullgraph=True)
+    output, new_state = compiled(x, None)
+    assert torch.equal(output, expected)
+    assert torch.equal(compiled(x, new_state)[0], expected_next)
+    exported: Any = torch.export.export(module, (x, state)).module()
+    assert torch.equal(exported(x, state)[0], expected_next)
+    assert torch.equal(copy.deepcopy(module)(x, None)[0], expected)
+
+
+CELLS = [
+    pytest.param(framework, row, id=f"{framework}-{row.node}-{row.module.__name__}")
+    for framework, row in stateful_rows()
+    if row.state is not None and (row.state.call != "explicit" or row.normal_form is not None)
+]
+each_cell = pytest.mark.parametrize(("framework", "row"), CELLS)
+
+
+def _double(module: torch.nn.Module, arguments: Any, result: Any) -> Any:
+    return 2 * result[0], result[1]
+
+
+@each_cell
+def test_a_pickled_cell_keeps_what_was_changed_by_hand(framework: str, row: Row) -> None:
+    cell = build(framework, row, suitable_node(row))
+    cell.register_forward_hook(_double)
+    cell.module.note = "mine"
+    cell.eval()
+    restored = pickle.loads(pickle.dumps(cell))
+    x = inputs(3, NEURONS)
+    assert torch.equal(restored(x, None)[0], cell(x, None)[0])
+    assert restored.module.note == "mine"
+    assert not restored.training
+    assert not restored.module.training
+
+
+@each_cell
+def test_a_cell_with_another_module_in_it_refuses_to_be_pickled(framework: str, row: Row) -> None:
+    cell = build(framework, row, suitable_node(row))
+    cell.module = copy.deepcopy(cell.module)
+    with pytest.raises(pickle.PicklingError, match=row.module.__name__):
+        pickle.dumps(cell)
+
+
+@each_cell
+def test_a_cell_says_what_it_does_around_its_module(framework: str, row: Row) -> None:
+    cell = build(framework, row, suitable_node(row))
+    assert isinstance(cell, Cell)
+    assert f"nir.{row.node}" in cell.extra_repr()
+    assert ("gain" in cell.extra_repr()) == (cell.state_dict().get("gain") is not None)
+
+
+def test_a_stateless_row_has_no_cell() -> None:
+    from nirmap.registry import load_registry
+
+    row = next(row for row in load_registry("torch").rows if row.state is None)
+    with pytest.raises(TypeError, match="stateless"):
+        build_cell(row, {}, DT, Placement())
+
+
+def test_a_resistance_of_zero_gives_a_number() -> None:
+    """The gain r is divided by on the way back, where it does not matter any more."""
+    for framework, row in stateful_rows():
+        node = suitable_node(row)
+        if row.node not in ("LIF", "LI"):
+            continue
+        node.r = np.zeros(NEURONS)
+        output, state = run(build(framework, row, node), inputs(30, 2, NEURONS))
+        trace = simulate(chain([node], (NEURONS,)), inputs(30, 2, NEURONS), DT)
+        np.testing.assert_allclose(output.numpy(), trace.outputs["output"], atol=1e-9)
+        np.testing.assert_allclose(state["v"].numpy(), trace.states[("0",)]["v"][-1], atol=1e-9)
+
+
+def test_a_conversion_does_not_depend_on_the_device() -> None:
+    """On meta there are no numbers to look at, and still the same buffers have to be there."""
+    for framework, row in stateful_rows():
+        if row.node == "Delay":
+            continue
+        from dataclasses import replace
+
+        from nirmap.building import build_module
+        from nirmap.registry import load_registry
+
+        node: nir.NIRNode = suitable_node(row)
+        registry = replace(load_registry(framework), rows=(row,))
+        modules = [
+            build_module(
+                node,
+                registry,
+                dt=DT,
+                to=Placement(torch.float64, torch.device(device)),
+                trainable=frozenset(),
+                where="node 'n'",
+            ).module
+            for device in ("cpu", "meta")
+        ]
+        assert modules[0].state_dict().keys() == modules[1].state_dict().keys()
+        assert all(value.is_meta for value in (*modules[1].parameters(), *modules[1].buffers()))
+        modules[1].to_empty(device="cpu").load_state_dict(modules[0].state_dict())
+        xs = inputs(10, 3, NEURONS)
+        assert torch.equal(run(modules[1], xs)[0], run(modules[0], xs)[0])

@@ -1,0 +1,183 @@
+"""A forward that loops over time steps is written as one step.
+
+If these fail, the models of most tutorials become chains of copies, or cannot be written at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import snntorch
+import torch
+
+from nirmap.errors import TraceError
+from oracle.interpreter import simulate
+from written import DT, edges, inputs, is_tuple, li, lif, linear, to_nir
+
+Tensor = torch.Tensor
+STEPS = 12
+CHAIN = {("x", "fc1"), ("fc1", "lif1"), ("lif1", "fc2"), ("fc2", "lif2"), ("lif2", "output")}
+
+
+class Tutorial(torch.nn.Module):
+    """Two layers of snnTorch, over a given number of steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        reset: dict[str, Any] = {"reset_mechanism": "zero", "reset_delay": False}
+        self.fc1, self.lif1 = linear(4, 5).float(), snntorch.Leaky(0.8, threshold=2.0, **reset)
+        self.fc2, self.lif2 = linear(5, 3).float(), snntorch.Leaky(0.9, threshold=2.5, **reset)
+
+    def forward(self, x: Tensor) -> Any:
+        mem1, mem2 = self.lif1.init_leaky(), self.lif2.init_leaky()
+        spikes: list[Tensor] = []
+        membranes: list[Tensor] = []
+        for step in range(STEPS):
+            spk1, mem1 = self.lif1(self.fc1(self.at(x, step)), mem1)
+            spk2, mem2 = self.lif2(self.fc2(spk1), mem2)
+            spikes.append(spk2)
+            membranes.append(mem2)
+        return self.returned(spikes, membranes)
+
+    def at(self, x: Tensor, step: int) -> Tensor:
+        return x
+
+    def returned(self, spikes: list[Tensor], membranes: list[Tensor]) -> Any:
+        return torch.stack(spikes, dim=0), torch.stack(membranes, dim=0)
+
+
+class StepByStep(Tutorial):
+    def at(self, x: Tensor, step: int) -> Tensor:
+        return x[step]
+
+
+class BehindTheBatch(Tutorial):
+    def at(self, x: Tensor, step: int) -> Tensor:
+        return x[:, step]
+
+
+class ListOfSpikes(StepByStep):
+    def returned(self, spikes: list[Tensor], membranes: list[Tensor]) -> Any:
+        return spikes
+
+
+class TwoLists(StepByStep):
+    def returned(self, spikes: list[Tensor], membranes: list[Tensor]) -> Any:
+        return spikes, membranes
+
+
+class OnlySpikes(StepByStep):
+    def returned(self, spikes: list[Tensor], membranes: list[Tensor]) -> Any:
+        return torch.stack(spikes)
+
+
+@pytest.mark.parametrize("model", [Tutorial, StepByStep, BehindTheBatch, ListOfSpikes, TwoLists, OnlySpikes])
+def test_a_loop_over_time_is_one_step(model: Callable[[], Tutorial]) -> None:
+    net = model()
+    graph = to_nir(net, "snntorch", dt=DT)
+    assert edges(graph) == CHAIN
+    assert graph.nodes["x"].input_type["input"].tolist() == [4]
+    xs = inputs(4, steps=STEPS).float()
+    if model is Tutorial:
+        xs = xs[:1].expand(STEPS, *xs.shape[1:])
+    with torch.no_grad():
+        returned: Any = net(
+            xs[0] if model is Tutorial else xs.transpose(0, 1) if model is BehindTheBatch else xs
+        )
+    spikes = returned[0] if is_tuple(returned) else returned
+    expected: Tensor = spikes if isinstance(spikes, torch.Tensor) else torch.stack(spikes)
+    trace = simulate(graph, xs.numpy(), DT)
+    np.testing.assert_array_equal(trace.outputs["output"], expected.numpy())
+    assert 0.05 < float(expected.mean()) < 0.95
+
+
+def test_only_the_last_step_is_the_output_of_one_step_too() -> None:
+    class Last(StepByStep):
+        def returned(self, spikes: list[Tensor], membranes: list[Tensor]) -> Any:
+            return spikes[-1]
+
+    assert edges(to_nir(Last(), "snntorch", dt=DT)) == CHAIN
+
+
+class Looped(torch.nn.Module):
+    """``written`` is the body of a loop: from the model, the input, the last output and the state to the latter two."""
+
+    def __init__(self, body: Callable[..., Any], returned: Callable[[list[Any]], Any] = torch.stack) -> None:
+        super().__init__()
+        self.fc, self.rec, self.lif, self.li = linear(seed=1), linear(seed=2), lif(), li()
+        self.body, self.returned = body, returned
+
+    def forward(self, x: Tensor) -> Any:
+        z, v = torch.zeros_like(x), None
+        outputs: list[Any] = []
+        for step in range(4):
+            z, v = self.body(self, x, z, v, step)
+            outputs.append(z)
+        return self.returned(outputs)
+
+
+def test_sums_and_scales_inside_of_a_loop_are_written_once() -> None:
+    def body(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
+        h = m.fc(x)
+        return m.lif(h * 2 + x - torch.flatten(h, 1), v)
+
+    graph = to_nir(Looped(body))
+    assert sorted(type(node).__name__ for node in graph.nodes.values()) == [
+        "Affine",
+        "Flatten",
+        "Input",
+        "LIF",
+        "Output",
+        "Scale",
+        "Scale",
+    ]
+
+
+def feeds_back(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
+    return m.lif(m.fc(x) + m.rec(z), v)
+
+
+def changes(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
+    return m.lif(m.fc(x) * (step + 1), v)
+
+
+def changes_its_state(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
+    return m.lif(m.fc(x), None if v is None else {"v": v["v"] * 0.5})
+
+
+def chains(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
+    return m.lif(m.fc(x) if v is None else z, v)
+
+
+def starts_anew(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
+    return m.lif(m.fc(x), None)
+
+
+@pytest.mark.parametrize("body", [feeds_back, changes, changes_its_state, chains, starts_anew])
+def test_a_loop_whose_steps_differ_is_refused(body: Callable[..., Any]) -> None:
+    with pytest.raises(TraceError, match=r"zeros in place of a signal|used twice|state of a module"):
+        to_nir(Looped(body))
+
+
+def steady(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
+    return m.lif(m.fc(x), v)
+
+
+Returning = Callable[[list[Any]], Any]
+MORE: list[Returning] = [sum, lambda zs: zs[-2], lambda zs: torch.stack(zs[1:])]
+
+
+@pytest.mark.parametrize("returned", MORE)
+def test_what_needs_more_than_one_step_is_refused(returned: Returning) -> None:
+    with pytest.raises(TraceError, match="one step of the loop"):
+        to_nir(Looped(steady, returned))
+
+
+def test_an_analog_readout_may_be_stacked_as_well() -> None:
+    def body(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
+        return m.li(m.fc(x), v)
+
+    assert edges(to_nir(Looped(body))) == {("x", "fc"), ("fc", "li"), ("li", "output")}

@@ -1,0 +1,134 @@
+"""The documentation against the code. If these fail, what a newcomer copies from the documentation does not work."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from commands import ROOT, invoke
+from nirmap.cli import app
+
+PAGES = ("README.md", "CONTRIBUTING.md", "mappings/README.md", "docs/architecture.md")
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block, with the line that it begins at."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page: str) -> list[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [
+        Block(
+            match[2],
+            re.sub(f"^{match[1]}", "", match[3], flags=re.MULTILINE),
+            text[: match.start(3)].count("\n"),
+        )
+        for match in FENCE.finditer(text)
+    ]
+
+
+def commands(page: str) -> list[str]:
+    """Everything that the page tells its reader to type: in its consoles, and between backquotes in its prose."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    typed = [
+        line.removeprefix("$ ").partition("  #")[0].strip()
+        for block in blocks(page)
+        if block.language == "console"
+        for line in block.text.splitlines()
+        if line.startswith("$ ")
+    ]
+    return typed + re.findall(r"`((?:make|nirmap) [^`]+)`", FENCE.sub("", text))
+
+
+def test_every_block_of_the_pages_is_found() -> None:
+    assert {block.language for page in PAGES for block in blocks(page)} >= {"python", "console", "yaml"}
+    for page in PAGES:
+        assert (ROOT / page).read_text(encoding="utf-8").count("```") == 2 * len(blocks(page))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(b.language == "python" for b in blocks(page))]
+)
+def test_python_runs_from_top_to_bottom(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what a comment behind a print says is what it prints."""
+    monkeypatch.chdir(tmp_path)
+    printed: list[str] = []
+
+    def note(*values: object) -> None:
+        printed.append(" ".join(map(str, values)))
+
+    names: dict[str, Any] = {"__name__": "documentation", "print": note}
+    expected: list[str] = []
+    for block in blocks(page):
+        if block.language == "python":
+            source = "\n" * block.line + block.text  # so that a traceback shows the line of the page
+            exec(compile(source, str(ROOT / page), "exec"), names)
+            expected += re.findall(r"^ *print\(.*\)  # (.*)$", block.text, re.MULTILINE)
+    assert printed == expected
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_exists(page: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for command in commands(page):
+        words = command.split()
+        if words[0] == "make" and len(words) > 1:
+            assert words[1] in targets, command
+        if words[0] == "nirmap":
+            assert words[1] in COMMANDS or words[1] == "--version", command
+            options = {option for parameter in COMMANDS[words[1]].params for option in parameter.opts}
+            assert {word for word in words[2:] if word.startswith("-")} <= options, command
+
+
+def test_the_pages_name_commands() -> None:
+    assert {"make demo", "make test", "nirmap generate mappings --out src/toysnn_nirmap"} <= set(
+        commands("README.md")
+    )
+    assert {"make test", "make", "nirmap check"} <= set(commands("CONTRIBUTING.md"))
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md"])
+def test_every_file_that_a_page_names_is_there(page: str) -> None:
+    text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
+    for link in links:
+        assert ((ROOT / page).parent / link).exists(), link
+    for path in re.findall(
+        r"`((?:docs|examples|generated|generator|mappings|src|tests|benchmarks)/[\w./-]*)`", text
+    ):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_coverage_is_what_the_audit_says() -> None:
+    line = re.compile(r"^\w+: \d+ of \d+ primitives from NIR, \d+ to NIR$", re.MULTILINE)
+    said = line.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert said
+    assert said == line.findall(invoke("audit").stdout)
+
+
+@pytest.mark.parametrize("package", ["src/nirmap", "generator/nirmap_generator"])
+def test_the_page_on_the_architecture_names_every_module(package: str) -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    modules = {path.stem for path in (ROOT / package).glob("[!_]*.py")}
+    assert {module for module in modules if f"`{module}`" not in text} == set()
+
+
+def test_the_figure_of_one_lif_names_what_is_generated() -> None:
+    from nirmap_registry import snntorch
+
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    names = re.findall(r"\b(?:normalise|build|read)_lif_\w+", text)
+    assert len(names) == 3
+    assert all(hasattr(snntorch, name) for name in names)
