@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         GraphError,
         MappingError,
         NirmapError,
+        ReadBackWarning,
         TraceError,
         UnsupportedNodeError,
     )
@@ -36,6 +37,7 @@ __all__ = [
     "Network",
     "NirmapError",
     "NodeReport",
+    "ReadBackWarning",
     "Report",
     "TraceError",
     "UnsupportedNodeError",

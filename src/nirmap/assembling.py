@@ -15,8 +15,8 @@ import torch
 from nirmap.building import is_stateful
 from nirmap.delays import delayed_edges
 from nirmap.entries import Entry, Shape, keeps_zeros, node_of
-from nirmap.errors import GraphError, TraceError
-from nirmap.readable import ReadBackWarning, unreadable
+from nirmap.errors import GraphError, ReadBackWarning, TraceError
+from nirmap.readable import unreadable
 from nirmap.shapes import Shapes, infer_shapes
 from nirmap.signals import Signal, Source
 from nirmap.structure import check_structure

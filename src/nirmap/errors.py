@@ -55,3 +55,7 @@ class ConstraintError(NirmapError):
 
 class DelayWarning(UserWarning):
     """A cycle without a stateful node was broken at the edge that leads back."""
+
+
+class ReadBackWarning(UserWarning):
+    """A graph is right, and nir is wrong about its types when it reads it from a file with its type check on."""

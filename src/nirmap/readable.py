@@ -18,10 +18,6 @@ INFERRED = (nir.Conv1d, nir.Conv2d, nir.SumPool2d, nir.AvgPool2d, nir.Flatten)
 """The nodes whose types nir infers; those of all others follow from their parameters."""
 
 
-class ReadBackWarning(UserWarning):
-    """A graph is right, and nir is wrong about its types when it reads it from a file with its type check on."""
-
-
 def unreadable(graph: nir.NIRGraph) -> str | None:
     """Why nir cannot read a finished graph back with its type check on, or None if it can.
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import nirmap
 from drawn_modules import MAKERS, Made
 from nirmap.cells import Cell
-from nirmap.readable import ReadBackWarning
+from nirmap.errors import ReadBackWarning
 from nirmap.registry import load_registry
 from oracle.interpreter import margin, simulate
 from oracle.parameters import Fixed, generators
@@ -27,7 +27,7 @@ from oracle.strategies import DENSE, NEURONS, TIME_STEP, Settings, graph_inputs,
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::nirmap.errors.DelayWarning"),
-    pytest.mark.filterwarnings("ignore::nirmap.readable.ReadBackWarning"),
+    pytest.mark.filterwarnings("ignore::nirmap.errors.ReadBackWarning"),
     # Said by torch once, about the memory that it needs.
     pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning"),
 ]

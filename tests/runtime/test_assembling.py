@@ -19,8 +19,8 @@ import torch
 
 import nirmap
 from nirmap.assembling import GraphUnderConstruction
-from nirmap.errors import GraphError, TraceError
-from nirmap.readable import ReadBackWarning, unreadable
+from nirmap.errors import GraphError, ReadBackWarning, TraceError
+from nirmap.readable import unreadable
 from nirmap.reference import LIF
 from nirmap.signals import Signal
 from oracle.building import chain

@@ -361,3 +361,32 @@ def test_a_cycle_without_state_warns_and_names_its_edge() -> None:
     outputs, state = nirmap.run(net, torch.ones(3, 2))
     assert numbers(outputs[:, 0]) == [0.25, 0.25 + 0.25 * 0.25, 0.25 + 0.25 * (0.25 + 0.25 * 0.25)]
     assert state.keys() == {"b"}
+
+
+def test_the_time_step_of_the_graph_is_used_and_another_is_refused_with_both() -> None:
+    """A graph that is run at another dt than it was written for gives other spikes."""
+    graph = nirmap.to_nir(torch.nn.Sequential(torch.nn.Linear(2, 2)), dt=2e-3)
+    assert nirmap.from_nir(graph, "norse").meta["nirmap"].dt == 2e-3
+    assert nirmap.from_nir(graph, dt=2e-3).meta["nirmap"].dt == 2e-3
+    with pytest.raises(
+        nirmap.ConstraintError, match=r"dt: 0\.001 s, while the graph was written for 0\.002 s"
+    ):
+        nirmap.from_nir(graph, dt=1e-3)
+    del graph.metadata["dt"]
+    assert nirmap.from_nir(graph, dt=1e-3).meta["nirmap"].dt == 1e-3
+
+
+def test_arguments_that_fx_calls_alike_stay_apart() -> None:
+    """``A`` and ``a`` are two inputs; mixed up, the network runs on the wrong data without a word."""
+    nodes = {name: input_node(1) for name in ("A", "a", "State", "a_1")}
+    factors = {"A": 1.0, "a": 10.0, "State": 100.0, "a_1": 1000.0}
+    edges: list[tuple[str, str]] = []
+    graph_nodes: dict[str, nir.NIRNode] = {**nodes, "y": output_node(1)}
+    for name, factor in factors.items():
+        graph_nodes[f"times {name}"] = nir.Scale(np.array([factor]))
+        edges += [(name, f"times {name}"), (f"times {name}", "y")]
+    net = nirmap.from_nir(nir.NIRGraph(graph_nodes, edges, type_check=False), dt=DT)
+    order = net.meta["nirmap"].inputs
+    values = {"A": 1.0, "a": 2.0, "State": 3.0, "a_1": 4.0}
+    y, _ = net(*(torch.full((1, 1), values[name]) for name in order))
+    assert float(y) == 1 + 20 + 300 + 4000
