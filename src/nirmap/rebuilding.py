@@ -6,11 +6,13 @@ grows linearly with the graph.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import inspect
 import math
 import operator
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,7 +86,8 @@ def from_nir(
     to = Placement(dtype, torch.device(device), surrogate)
     _check_trainable(graph, trainable)
     context = _Context(registry, step, to, frozenset(trainable), dict(node_map or {}))
-    network = _rebuild(graph, infer_shapes(graph), context, "")
+    with _collecting_later():
+        network = _rebuild(graph, infer_shapes(graph), context, "")
     for edge in context.stateless_cycles:
         warnings.warn(
             f"{edge}: no node of this cycle is stateful, so the edge that leads back carries the value of the step "
@@ -93,6 +96,18 @@ def from_nir(
             stacklevel=2,
         )
     return network
+
+
+@contextlib.contextmanager
+def _collecting_later() -> Generator[None, None, None]:
+    """Puts off the search for garbage cycles: everything that is made stays, and is else searched over and over."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def time_step(graph: nir.NIRGraph, registry: Registry, dt: float | None) -> float:
