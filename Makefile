@@ -36,13 +36,15 @@ demo: $(INSTALLED) ## regenerate the tables, take a network to a .nir file and b
 	$(BIN)/python examples/demo.py
 	$(BIN)/nirmap audit
 
-mappings: $(INSTALLED) ## regenerate generated/ from mappings/
+mappings: $(INSTALLED) ## regenerate generated/ from mappings/, and execute every mapping for COVERAGE.md
 	$(BIN)/nirmap generate
+	$(BIN)/nirmap audit --write
 
 check: fresh lint typecheck ## generated files fresh, schemas valid, lint, format, strict types
 
-fresh: $(INSTALLED) ## generated files fresh, schemas valid
+fresh: $(INSTALLED) ## generated files fresh, schemas valid, every mapping executed and right
 	$(BIN)/nirmap check
+	$(BIN)/nirmap audit --check
 
 lint: $(INSTALLED) ## ruff: lint rules and format
 	$(BIN)/ruff check .
@@ -61,7 +63,7 @@ test: export OMP_NUM_THREADS ?= 1
 test: $(INSTALLED) ## run all tests; a skipped one is a failure. One file: make test ARGS=tests/test_packaging.py
 	$(BIN)/python -m pytest -n $(JOBS) --fail-on-skip $(ARGS)
 
-audit: $(INSTALLED) ## which NIR primitives each framework covers
+audit: $(INSTALLED) ## execute every mapping: which NIR primitives each framework covers
 	$(BIN)/nirmap audit
 
 bench: $(INSTALLED) ## run every benchmark

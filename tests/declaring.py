@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import dataclasses
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -81,6 +82,11 @@ def rows() -> list[tuple[Framework, Row]]:
     return [(framework, row) for framework in declared().frameworks for row in framework.rows]
 
 
+def built_rows() -> list[tuple[Framework, Row]]:
+    """Every row from which a module is built."""
+    return [(framework, row) for framework, row in rows() if not row.not_built]
+
+
 def name_of_place(place: Place) -> str:
     """``snntorch.LIF[0].read.tau``: what a place is called in the names of tests."""
     stem = Path(place.document.file).stem
@@ -93,6 +99,31 @@ def proven_expressions(row: Row) -> Iterator[Located]:
     yield from (located for _, located in build_expressions(row))
     yield from row.read.values()
     yield from row.normal_form.values()
+
+
+def reached(located: Located, row: Row) -> str:
+    """The expression without the branches that are for modules with other settings than any built one has.
+
+    Such a branch (``... if module.train_alphas else ...``) is not proven: the framework's own tests run it.
+    """
+    if not any(isinstance(node, ast.IfExp) for node in ast.walk(located.expression.tree)):
+        return located.expression.text
+    known = dict([*build_expressions(row), *row.holds.items()])
+    settings = {path: entry.expression.text for path, entry in known.items()}
+    return ast.unparse(_Reached(settings).visit(copy.deepcopy(located.expression.tree)))
+
+
+class _Reached(ast.NodeTransformer):
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.settings = settings
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """The branch that a constant setting of the built module decides for."""
+        setting = self.settings.get(ast.unparse(node.test).removeprefix("module."))
+        if setting not in ("True", "False"):
+            return self.generic_visit(node)
+        taken: ast.AST = self.visit(node.body if setting == "True" else node.orelse)
+        return taken
 
 
 def with_name_replaced(text: str, name: str, other: str) -> str:

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import nirmap
+from nirmap.oracle.interpreter import Trace, margin, simulate
 from nirmap_registry import FRAMEWORKS
 from oracle import architectures
-from oracle.interpreter import Trace, margin, simulate
 from watching import MARGIN, Streams, assert_fires, assert_same_spikes, layer_spikes, run, spiking_nodes
 
 ARCHITECTURES: dict[str, Callable[[], nir.NIRGraph]] = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from commands import ROOT, invoke
+from commands import ROOT
 from nirmap.cli import app
 
 PAGES = ("README.md", "CONTRIBUTING.md", "mappings/README.md", "docs/architecture.md")
@@ -115,7 +115,8 @@ def test_the_coverage_is_what_the_audit_says() -> None:
     line = re.compile(r"^\w+: \d+ of \d+ primitives from NIR, \d+ to NIR$", re.MULTILINE)
     said = line.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     assert said
-    assert said == line.findall(invoke("audit").stdout)
+    # `make check` executes the audit, and fails where this page is not what it says.
+    assert said == line.findall((ROOT / "generated" / "COVERAGE.md").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("package", ["src/nirmap", "generator/nirmap_generator"])

@@ -34,6 +34,10 @@ _RECORDED = """
 def test_recorded(nir_paper):
     pass
 """
+_IN_BROWSER = """
+def test_in_browser(browser):
+    pass
+"""
 
 
 @pytest.fixture
@@ -91,3 +95,14 @@ def test_its_absence_is_no_excuse_where_it_is_present(project: pytest.Pytester) 
 def test_the_recorded_data_is_used_where_it_is_present(project: pytest.Pytester) -> None:
     (project.path / "shared" / "nir_paper").mkdir(parents=True)
     project.runpytest(_write(project, _RECORDED), "--fail-on-skip").assert_outcomes(passed=1)
+
+
+def test_a_browser_may_be_absent_but_not_in_the_ci(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("NIRMAP_BROWSER", raising=False)
+    file = _write(project, _IN_BROWSER)
+    project.runpytest(file, "--fail-on-skip").assert_outcomes(skipped=1)
+    monkeypatch.setenv("NIRMAP_BROWSER", "required")
+    assert project.runpytest(file, "--fail-on-skip").ret == pytest.ExitCode.TESTS_FAILED

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 import nirmap
-from oracle.interpreter import Trace
+from nirmap.oracle.interpreter import Trace
 
 Array = npt.NDArray[Any]
 Streams = dict[str, Array]

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 import nirmap
+from nirmap.oracle.interpreter import simulate
 from nirmap.reference import LI, LIF, CubaLIF
-from oracle.interpreter import simulate
 
 DT = 1e-4
 

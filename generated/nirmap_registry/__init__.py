@@ -10,6 +10,7 @@ from typing import Final
 
 FRAMEWORKS: Final[dict[str, str]] = {
     "norse": "nirmap_registry.norse",
+    "sinabs": "nirmap_registry.sinabs",
     "snntorch": "nirmap_registry.snntorch",
     "torch": "nirmap_registry.torch",
 }

@@ -216,7 +216,7 @@ ROWS: Final[tuple[rows.Row, ...]] = (
         state=rows.StateCall(
             call="record", argument="state", variables=(rows.Variable("v", "v"),), record=LIBoxState
         ),
-        kept_in="p",
+        kept_in=("p",),
         arguments=("p", "dt"),
         records=(("p", LIBoxParameters, ("tau_mem_inv", "v_leak")),),
         accounted=frozenset({"dt", "p.tau_mem_inv", "p.v_leak"}),
@@ -252,7 +252,7 @@ ROWS: Final[tuple[rows.Row, ...]] = (
             variables=(rows.Variable("v", "v"),),
             record=LIFBoxFeedForwardState,
         ),
-        kept_in="p",
+        kept_in=("p",),
         arguments=("p", "dt"),
         records=(("p", LIFBoxParameters, ("tau_mem_inv", "v_leak", "v_th", "v_reset")),),
         accounted=frozenset(
@@ -280,7 +280,7 @@ ROWS: Final[tuple[rows.Row, ...]] = (
         state=rows.StateCall(
             call="record", argument="state", variables=(rows.Variable("v", "v"),), record=IAFFeedForwardState
         ),
-        kept_in="p",
+        kept_in=("p",),
         arguments=("p", "dt"),
         records=(("p", IAFParameters, ("v_th", "v_reset")),),
         accounted=frozenset({"dt", "p.alpha", "p.method", "p.v_reset", "p.v_th"}),
@@ -328,7 +328,7 @@ ROWS: Final[tuple[rows.Row, ...]] = (
             ),
             record=LIState,
         ),
-        kept_in="p",
+        kept_in=("p",),
         arguments=("p", "dt"),
         records=(("p", LIParameters, ("tau_syn_inv", "tau_mem_inv", "v_leak")),),
         accounted=frozenset({"dt", "p.tau_mem_inv", "p.tau_syn_inv", "p.v_leak"}),
@@ -376,7 +376,7 @@ ROWS: Final[tuple[rows.Row, ...]] = (
             ),
             record=LIFFeedForwardState,
         ),
-        kept_in="p",
+        kept_in=("p",),
         arguments=("p", "dt"),
         records=(("p", LIFParameters, ("tau_syn_inv", "tau_mem_inv", "v_leak", "v_th", "v_reset")),),
         accounted=frozenset(

@@ -8,6 +8,7 @@ and cast last, to the dtype and on the device that the caller asks for (:class:`
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,8 +23,9 @@ Array = npt.NDArray[Any]
 Values = Mapping[str, Any]
 # A framework's module whose attributes are read; frameworks do not publish their types.
 Held = Any
-# A tensor that goes into a framework's constructor, which may take it although it says that it takes a float.
+# What goes into a framework's constructor, which may take it although it says that it takes something else.
 Given = Any
+NOTHING: Given = None
 
 
 @dataclass(frozen=True)
@@ -138,11 +140,20 @@ class ModuleConstraint:
 
 @dataclass(frozen=True)
 class Variable:
-    """How a module keeps one state variable of its node: ``kept = times(parameters, dt) * value``."""
+    """How a module keeps one state variable of its node: ``kept = times(parameters, dt) * value``.
+
+    Attributes:
+        name: name of the node's variable.
+        kept_as: the module's name of it.
+        times: the multiple that the module keeps; None for once.
+        read_from: attribute that holds the new value, with a time axis; ``forward`` for what forward returns; None for
+            ``kept_as``.
+    """
 
     name: str
     kept_as: str
     times: Callable[[Values, float], Array | float] | None = None
+    read_from: str | None = None
 
 
 @dataclass(frozen=True)
@@ -150,21 +161,32 @@ class StateCall:
     """How state goes in and out of a module.
 
     Attributes:
-        call: ``explicit`` (``forward(x, state)`` with a dictionary), ``record`` (``forward(x, record)``) or
-            ``positional`` (``forward(x, a, b) -> (y, a, b)``).
-        argument: name of the (first) state argument of ``forward``.
+        call: ``explicit`` (``forward(x, state)`` with a dictionary), ``record`` (``forward(x, record)``),
+            ``positional`` (``forward(x, a, b) -> (y, a, b)``) or ``attributes`` (``forward(x) -> y``, with the state in
+            attributes of the module).
+        argument: name of the (first) state argument of ``forward``; empty for ``attributes``.
         variables: the state variables, in the order of the module's arguments.
         record: class of the record, for ``record``.
-        hides: attributes in which the module keeps its last state; they are emptied after each call.
+        hides: attributes that a call leaves behind in the module; each is put back as it was before the call.
         output: the module's variable that is the node's output; None for the first value returned.
+        zeroed: variables of the module that are zero before each step.
+        returns: for ``positional``, the variables that follow the output in what ``forward`` returns; None for
+            ``variables``.
+        time_axis: the axis of time that the module takes; None for a module that takes a single step.
+        spread_by: the module's method that gives the state of one sample to a whole batch; forward is then called on a
+            stand-in for the module, in which the state of the whole batch stays as it is.
     """
 
-    call: Literal["explicit", "record", "positional"]
+    call: Literal["explicit", "record", "positional", "attributes"]
     argument: str
     variables: tuple[Variable, ...]
     record: type[Any] | None = None
     hides: tuple[str, ...] = ()
     output: str | None = None
+    zeroed: tuple[str, ...] = ()
+    returns: tuple[str, ...] | None = None
+    time_axis: int | None = None
+    spread_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -177,16 +199,19 @@ class Row:
         path: the class as a dotted path.
         source: where the row is declared, ``file:line``.
         discretisation: the integration scheme that the module implements.
-        build: the module from the node's parameters (in normal form), dt and the caller's wishes.
+        build: the module from the node's parameters (in normal form), dt and the caller's wishes; None where no node
+            is built as this class.
         read: the node's parameters (in normal form) from the module and dt.
         requires: what a node has to fulfil.
         reads_only_if: what a module has to fulfil.
         normal_form: the node's normal form for this module; None where build takes the node as it is.
         state: how state goes in and out; None for a stateless module.
-        kept_in: attribute that holds a record of tensors which torch does not know of.
+        kept_in: attributes that hold a tensor, or a record of tensors, which torch does not know of.
         arguments: the constructor arguments that build gives.
         records: for each argument that is a record, the fields that build gives.
         accounted: dotted paths of the arguments and fields that are read, pinned by a condition or ignored.
+        not_built: why build is None.
+        not_read: why a user's module of the class is never written as the node.
     """
 
     node: str
@@ -194,16 +219,45 @@ class Row:
     path: str
     source: str
     discretisation: Literal["forward_euler", "exponential"]
-    build: Callable[[Values, float, Placement], torch.nn.Module]
+    build: Callable[[Values, float, Placement], torch.nn.Module] | None
     read: Callable[[Held, float], Values]
     requires: tuple[NodeConstraint, ...] = ()
     reads_only_if: tuple[ModuleConstraint, ...] = ()
     normal_form: Callable[[Values, float], NormalForm] | None = None
     state: StateCall | None = None
-    kept_in: str | None = None
+    kept_in: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     records: tuple[tuple[str, type[Any], tuple[str, ...]], ...] = ()
     accounted: frozenset[str] = frozenset()
+    not_built: str = ""
+    not_read: str = ""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A node as several others in a row, which together do exactly what it does.
+
+    Attributes:
+        name: its name.
+        node: the primitive.
+        description: what the node becomes.
+        source: where it is declared, ``file:line``.
+        series: name and primitive of each part, in the order in which the signal passes through them.
+        state: the part and its variable for each state variable of the node.
+        parts: the parameters of each part, from the node's and dt.
+        read: the node's parameters, from those of the parts and dt.
+        requires: what a node has to fulfil.
+    """
+
+    name: str
+    node: str
+    description: str
+    source: str
+    series: tuple[tuple[str, str], ...]
+    state: Mapping[str, tuple[str, str]]
+    parts: Callable[[Values, float], Mapping[str, Values]]
+    read: Callable[[Mapping[str, Values], float], Values]
+    requires: tuple[NodeConstraint, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -278,6 +332,11 @@ class Placement:
         """A new tensor with the numbers of an array, which it does not share."""
         return torch.tensor(np.asarray(value), dtype=self.dtype, device=self.device)
 
+    def next_above(self, value: Array | float) -> Array:
+        """The next number above in this dtype, for a module that compares with ``>=`` where NIR compares with ``>``."""
+        exact: Array = _next(torch.tensor(np.asarray(value), dtype=self.dtype), math.inf)
+        return exact
+
     def parameter(self, value: Array) -> torch.nn.Parameter:
         """A new trainable parameter with the numbers of an array, which it does not share."""
         return torch.nn.Parameter(self.tensor(value))
@@ -349,5 +408,18 @@ def integers(value: Array | int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def name_of(value: object) -> str:
-    """The name of a function or class."""
-    return str(getattr(value, "__name__", value))
+    """The name of a function or class, or of an object's class; a text as it is."""
+    if isinstance(value, str):
+        return value
+    return str(getattr(value, "__name__", type(value).__name__))
+
+
+def next_below(value: object) -> Array:
+    """The next number below a module's, in the dtype of its tensor; a Python number is one of torch's default dtype."""
+    tensor = torch.as_tensor(value)
+    return _next(tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype()), -math.inf)
+
+
+def _next(value: torch.Tensor, towards: float) -> Array:
+    """The neighbour of a floating number, as float64."""
+    return array(torch.nextafter(value.detach(), torch.full_like(value, towards)))

@@ -10,7 +10,18 @@ import keyword
 from collections.abc import Collection, Iterator, Mapping
 
 from nirmap_generator.expressions import closest, unknown_names
-from nirmap_generator.model import Catalogue, Constraint, Framework, Located, Place, Primitive, Record, Row
+from nirmap_generator.model import (
+    Catalogue,
+    ClassReference,
+    Constraint,
+    Framework,
+    Located,
+    Place,
+    Primitive,
+    Record,
+    Row,
+    State,
+)
 from nirmap_generator.problems import Problems
 
 # Names that the runtime supplies beside a node's parameters.
@@ -154,7 +165,7 @@ def _check_classes(framework: Framework, problems: Problems) -> None:
     """Each class can be told from the others by its name alone, and stands for a node in one row."""
     classes: dict[str, tuple[str, Place]] = {}
     rows: set[tuple[str, str]] = set()
-    for path, place in _classes(framework):
+    for path, place in class_paths(framework):
         name = path.rpartition(".")[2]
         first, _ = classes.setdefault(name, (path, place))
         if first != path:
@@ -168,7 +179,7 @@ def _check_classes(framework: Framework, problems: Problems) -> None:
         rows.add((row.node, row.module))
 
 
-def _classes(framework: Framework) -> Iterator[tuple[str, Place]]:
+def class_paths(framework: Framework) -> Iterator[tuple[str, Place]]:
     """Every class that a file names, and where."""
     for row in framework.rows:
         yield row.module, row.place / "module"
@@ -177,6 +188,8 @@ def _classes(framework: Framework) -> Iterator[tuple[str, Place]]:
         for entry in row.build.values():
             if isinstance(entry, Record):
                 yield entry.call, entry.place / "call"
+            elif isinstance(entry, ClassReference):
+                yield entry.path, entry.place / "class"
     for bypassed in framework.bypassed:
         yield bypassed.module, bypassed.place
 
@@ -194,9 +207,16 @@ def build_expressions(row: Row) -> Iterator[tuple[str, Located]]:
         if isinstance(entry, Record):
             for field, located in entry.arguments.items():
                 yield f"{name}.{field}", located
-        else:
+        elif isinstance(entry, Located):
             yield name, entry
     yield from row.assign.items()
+
+
+def class_names(row: Row) -> dict[str, str]:
+    """The arguments that are classes, or objects of a class other than a number's, with the name of the class."""
+    names = {name: entry.name for name, entry in row.build.items() if isinstance(entry, ClassReference)}
+    records = {name: entry.call for name, entry in row.build.items() if isinstance(entry, Record)}
+    return names | {name: path.rpartition(".")[2] for name, path in records.items()}
 
 
 def module_paths(located: Located) -> set[str]:
@@ -214,6 +234,8 @@ def _check_row(row: Row, primitive: Primitive, framework: Framework, problems: P
     for entry in row.build.values():
         if isinstance(entry, Record):
             _check_import(entry.call, entry.place, framework, problems)
+        elif isinstance(entry, ClassReference):
+            _check_import(entry.path, entry.place, framework, problems)
     for located in row.read.values():
         check_names(located, READ_NAMES, problems)
     _check_constraints(row.requires, node_names, problems)
@@ -225,8 +247,10 @@ def _check_row(row: Row, primitive: Primitive, framework: Framework, problems: P
     _check_state(row, primitive, framework, node_names, problems)
     # With an unknown name it is not known what is read.
     if len(problems) == before:
-        _check_everything_is_read(row, problems)
-        _check_everything_is_set(row, problems)
+        if not row.not_read:
+            _check_everything_is_read(row, problems)
+        if not row.not_built:
+            _check_everything_is_set(row, problems)
 
 
 def _check_normal_form(row: Row, primitive: Primitive, known: Collection[str], problems: Problems) -> None:
@@ -246,6 +270,7 @@ def _check_state(
         if primitive.state:
             problems.add(row.place.problem("no state", f"a state with {', '.join(primitive.state)}"))
         return
+    _check_call(row.state, place, problems)
     expect_keys(
         place / "variables", [variable.name for variable in row.state.variables], primitive.state, problems
     )
@@ -263,11 +288,36 @@ def _check_state(
             _check_import(row.state.record, place / "record", framework, problems)
 
 
+def _check_call(state: State, place: Place, problems: Problems) -> None:
+    """The keys of a state fit its calling convention."""
+    if (state.argument is None) is not (state.call == "attributes"):
+        found = f"call: {state.call} " + ("without" if state.argument is None else "with") + " an argument"
+        problems.add(
+            place.problem(found, "the state argument of forward, or call: attributes, which has none")
+        )
+    if state.time_axis is not None and state.call != "attributes":
+        problems.add((place / "time_axis").problem(f"call: {state.call}", "call: attributes"))
+    if state.spread_by is not None and state.time_axis is None:
+        problems.add((place / "spread_by").problem("no time_axis", "sequences of batches", "add time_axis"))
+    for variable in state.variables:
+        if variable.read_from is not None and state.time_axis is None:
+            where = place / "variables" / variable.name / "from"
+            problems.add(where.problem("no time_axis", "the axis of time in what is read", "add time_axis"))
+        if state.call == "positional" and variable.kept_as not in state.returns:
+            found = f"{variable.kept_as!r} is not among what forward returns"
+            problems.add((place / "returns").problem(found, "all variables"))
+
+
 def _check_everything_is_read(row: Row, problems: Problems) -> None:
     """What a module is built with or holds is read back, pinned by a condition, or ignored for a stated reason."""
     seen: set[str] = set(row.ignores)
     for located in _reading(row):
         seen |= module_paths(located)
+    for name, entry in row.build.items():
+        if isinstance(entry, ClassReference) and name not in seen:
+            found = f"the module is built with the class {entry.name} as {name!r}, and nothing reads it"
+            expected = f"name_of(module.{name}) == {entry.name!r} in reads_only_if, or a reason under ignores"
+            problems.add(entry.place.problem(found, expected))
     for path, located in [*build_expressions(row), *row.holds.items()]:
         from_sizes = "size" in located.expression.functions
         if path not in seen and not from_sizes:
@@ -283,7 +333,7 @@ def _check_everything_is_read(row: Row, problems: Problems) -> None:
 
 def _check_everything_is_set(row: Row, problems: Problems) -> None:
     """What is read of a module is something that a built module is known to have."""
-    known = {path for path, _ in build_expressions(row)} | set(row.holds)
+    known = {path for path, _ in build_expressions(row)} | set(row.holds) | set(class_names(row))
     for located in _reading(row):
         for path in sorted(module_paths(located) - known):
             problems.add(

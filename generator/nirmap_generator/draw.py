@@ -7,18 +7,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from nirmap_generator.evaluate import Transposed
-from nirmap_generator.model import Parameter, Primitive, Row
+from nirmap_generator.model import Parameter, Primitive
 
 # So many nodes are drawn in search of one that fulfils a row's requirements.
 TRIES = 400
 
 
 class Draw:
-    """Draws for one row."""
+    """Draws for one row, or for one rewrite.
 
-    def __init__(self, row: Row, primitive: Primitive) -> None:
+    Args:
+        seed: what is drawn for; the same is drawn for the same text.
+        primitive: the node's primitive.
+    """
+
+    def __init__(self, seed: str, primitive: Primitive) -> None:
         self.primitive = primitive
-        self.random = random.Random(f"{row.node} {row.module}")
+        self.random = random.Random(seed)
 
     def nodes(self) -> Iterator[dict[str, Any]]:
         """Nodes: their parameters, with dt, and a stand-in for the surrogate gradient."""

@@ -241,7 +241,7 @@ class _Evaluation:
         """The functions that do not work elementwise, on what does not depend on a shape."""
         first = arguments[0]
         match name:
-            case "tensor":
+            case "tensor" | "diagonal":
                 return first
             case "all" | "any":
                 return bool(first)
@@ -341,6 +341,10 @@ def _next_above(x: Number) -> float:
     return math.nextafter(x, math.inf)
 
 
+def _next_below(x: Number) -> float:
+    return math.nextafter(x, -math.inf)
+
+
 def _zero(x: Number) -> float:
     return 0.0
 
@@ -381,6 +385,7 @@ _ELEMENTWISE: Mapping[str, Callable[..., Number]] = {
     "minimum": _either(min),
     "maximum": _either(max),
     "next_above": _next_above,
+    "next_below": _next_below,
     "zeros_like": _zero,
     "ones_like": _one,
     "full_like": _second,

@@ -132,11 +132,24 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Record:
-    """A record that is itself a constructor argument."""
+    """A record, or an object of another class, that is itself a constructor argument."""
 
     call: str
     arguments: Mapping[str, Located]
     place: Place
+
+
+@dataclass(frozen=True)
+class ClassReference:
+    """A class that is itself a constructor argument."""
+
+    path: str
+    place: Place
+
+    @property
+    def name(self) -> str:
+        """The class without its package."""
+        return self.path.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -146,6 +159,7 @@ class Variable:
     name: str
     kept_as: str
     times: Located | None
+    read_from: str | None = None
 
 
 @dataclass(frozen=True)
@@ -153,11 +167,15 @@ class State:
     """How state goes in and out of a module."""
 
     call: str
-    argument: str
+    argument: str | None
     variables: tuple[Variable, ...]
     record: str | None
     hides: tuple[str, ...]
     output: str | None
+    zeroed: tuple[str, ...]
+    returns: tuple[str, ...]
+    time_axis: int | None
+    spread_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -170,13 +188,15 @@ class Row:
     state: State | None
     requires: tuple[Constraint, ...]
     normal_form: Mapping[str, Located]
-    build: Mapping[str, Located | Record]
+    build: Mapping[str, Located | Record | ClassReference]
     assign: Mapping[str, Located]
-    kept_in: str | None
+    kept_in: tuple[str, ...]
     read: Mapping[str, Located]
     reads_only_if: tuple[Constraint, ...]
     holds: Mapping[str, Located]
     ignores: Mapping[str, str]
+    not_built: str
+    not_read: str
     place: Place
 
     @property

@@ -51,7 +51,11 @@ def read(folder: Path, base: Path) -> Declarations:
         check_framework(framework, known.catalogue, problems, included)
     problems.raise_if_any()
     return Declarations(
-        known.catalogue, (*shared.values(), *own), known.functions, (*known.documents, *documents)
+        known.catalogue,
+        (*shared.values(), *own),
+        known.functions,
+        known.rewrites,
+        (*known.documents, *documents),
     )
 
 

@@ -15,6 +15,7 @@ from nirmap_generator.model import (
     AffineMap,
     Bypassed,
     Catalogue,
+    ClassReference,
     Constraint,
     Equivalence,
     Framework,
@@ -180,24 +181,30 @@ class Parser:
             state=self.state(data["state"], place / "state") if "state" in data else None,
             requires=self.constraints(data, "requires", place),
             normal_form=self.table(data, "normal_form", place),
-            build=self.arguments(data["build"], place / "build"),
+            build=self.arguments(data.get("build", {}), place / "build"),
             assign=self.table(data, "assign", place),
-            kept_in=data.get("kept_in"),
+            kept_in=_texts(data.get("kept_in", ())),
             read=self.table(data, "read", place),
             reads_only_if=self.constraints(data, "reads_only_if", place),
             holds=self.table(data, "holds", place),
             ignores=data.get("ignores", {}),
+            not_built=data.get("not_built", ""),
+            not_read=data.get("not_read", ""),
             place=place,
         )
 
-    def arguments(self, data: Mapping[str, Any], place: Place) -> dict[str, Located | Record]:
-        """Constructor arguments: expressions, or records of expressions."""
-        found: dict[str, Located | Record] = {}
+    def arguments(
+        self, data: Mapping[str, Any], place: Place
+    ) -> dict[str, Located | Record | ClassReference]:
+        """Constructor arguments: expressions, records of expressions, or classes."""
+        found: dict[str, Located | Record | ClassReference] = {}
         for name, entry in data.items():
             if isinstance(entry, str):
                 expression = self.located(entry, place / name)
                 if expression is not None:
                     found[name] = expression
+            elif "class" in entry:
+                found[name] = ClassReference(entry["class"], place / name)
             else:
                 found[name] = Record(
                     entry["call"], self.table(entry, "arguments", place / name), place / name
@@ -212,14 +219,19 @@ class Parser:
                 variables.append(Variable(name, entry, None))
             else:
                 times = self.optional(entry, "times", place / "variables" / name)
-                variables.append(Variable(name, entry["as"], times))
+                variables.append(Variable(name, entry["as"], times, entry.get("from")))
+        kept = tuple(variable.kept_as for variable in variables)
         return State(
             call=data["call"],
-            argument=data["argument"],
+            argument=data.get("argument"),
             variables=tuple(variables),
             record=data.get("record"),
             hides=tuple(data.get("hides", ())),
             output=data.get("output"),
+            zeroed=tuple(data.get("zeroed", ())),
+            returns=tuple(data.get("returns", kept)),
+            time_axis=data.get("time_axis"),
+            spread_by=data.get("spread_by"),
         )
 
     def functions(self, document: Document) -> tuple[Function, ...]:
@@ -237,3 +249,8 @@ class Parser:
             )
             for index, entry in enumerate(document.data["functions"])
         )
+
+
+def _texts(data: Any) -> tuple[str, ...]:
+    """One text, or a list of them."""
+    return (data,) if isinstance(data, str) else tuple(data)

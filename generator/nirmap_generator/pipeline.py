@@ -12,17 +12,16 @@ from pathlib import Path
 
 from nirmap_generator.check import check_against_nir, check_catalogue, check_framework
 from nirmap_generator.check_files import check_files, check_functions, is_shared
-from nirmap_generator.coverage import coverage, coverage_table
 from nirmap_generator.load import Document, load
 from nirmap_generator.model import Catalogue, Framework, Function
 from nirmap_generator.parsing import Parser
 from nirmap_generator.problems import DeclarationError, Problems
 from nirmap_generator.render import Renderer, formatted
+from nirmap_generator.rewrites import Rewrite, check_rewrites, parse_rewrites
 from nirmap_generator.validate import load_schema, validate
 from nirmap_generator.write import Changes, compare_files, write_files
 
 CACHE = Path(".nirmap_cache") / "proofs.json"
-COVERAGE = "COVERAGE.md"
 PACKAGE = "nirmap_registry"
 
 
@@ -33,6 +32,7 @@ class Declarations:
     catalogue: Catalogue
     frameworks: tuple[Framework, ...]
     functions: tuple[Function, ...]
+    rewrites: tuple[Rewrite, ...]
     documents: tuple[Document, ...]
 
     @property
@@ -63,7 +63,7 @@ def read(folder: Path) -> Declarations:
     A file that is not valid is left out, and the others are checked all the same.
 
     Args:
-        folder: holds ``nir.yaml``, ``functions.yaml``, ``frameworks/``, ``shared/`` and ``schema/``.
+        folder: holds ``nir.yaml``, ``functions.yaml``, ``rewrites.yaml``, ``frameworks/``, ``shared/`` and ``schema/``.
 
     Raises:
         DeclarationError: with every problem that was found.
@@ -72,18 +72,22 @@ def read(folder: Path) -> Declarations:
     shared = sorted((folder / "shared").glob("*.yaml"))
     catalogues = _load_all([folder / "nir.yaml"], folder, "catalogue", problems)
     tables = _load_all([folder / "functions.yaml"], folder, "functions", problems)
+    series = _load_all([folder / "rewrites.yaml"], folder, "rewrites", problems)
     files = [*shared, *sorted((folder / "frameworks").glob("*.yaml"))]
     mappings = _load_all(files, folder, "framework", problems)
     parser = Parser(problems)
     functions = tuple(entry for table in tables for entry in parser.functions(table))
+    rewrites = tuple(entry for table in series for entry in parse_rewrites(table, parser))
     frameworks = tuple(parser.framework(document) for document in mappings)
     check_functions(functions, problems)
     check_files(frameworks, [path.stem for path in shared], problems)
     parsed = [parser.catalogue(document) for document in catalogues]
     for catalogue in parsed:
+        check_rewrites(rewrites, catalogue, problems)
         _check_against_catalogue(catalogue, frameworks, problems)
     problems.raise_if_any()
-    return Declarations(parsed[0], frameworks, functions, (*catalogues, *tables, *mappings))
+    documents = (*catalogues, *tables, *series, *mappings)
+    return Declarations(parsed[0], frameworks, functions, rewrites, documents)
 
 
 def _check_against_catalogue(
@@ -125,10 +129,12 @@ def prove_all(declarations: Declarations) -> None:
     """
     from nirmap_generator.equivalences import prove_catalogue
     from nirmap_generator.prove import prove
+    from nirmap_generator.prove_rewrites import prove_rewrites
 
     problems = Problems()
     check_against_nir(declarations.catalogue, problems)
     prove_catalogue(declarations.catalogue, problems)
+    prove_rewrites(declarations.catalogue, declarations.rewrites, problems)
     for framework in declarations.frameworks:
         prove(declarations.catalogue, list(framework.rows), problems)
     problems.raise_if_any()
@@ -149,7 +155,10 @@ def render(declarations: Declarations) -> dict[str, str]:
         "catalogue.py": renderer.render("catalogue.py.jinja", catalogue, catalogue=declarations.catalogue),
         "neurons.py": renderer.render("neurons.py.jinja", catalogue, neurons=neurons),
         "functions.py": renderer.render(
-            "functions.py.jinja", _function_digests(declarations), functions=declarations.functions
+            "functions.py.jinja", _digests(declarations, "functions.yaml"), functions=declarations.functions
+        ),
+        "rewrites.py": renderer.render(
+            "rewrites.py.jinja", _digests(declarations, "rewrites.yaml"), rewrites=declarations.rewrites
         ),
     }
     for framework in declarations.frameworks:
@@ -157,19 +166,16 @@ def render(declarations: Declarations) -> dict[str, str]:
         texts[f"{framework.name}.py"] = renderer.framework(
             framework, {**catalogue, document.file: document.digest}
         )
-    files = {f"{PACKAGE}/{name}": text for name, text in formatted(texts).items()}
-    sources = catalogue | {entry.document.file: entry.document.digest for entry in declarations.frameworks}
-    files[COVERAGE] = coverage_table(coverage(declarations.catalogue, declarations.frameworks), sources)
-    return files
+    return {f"{PACKAGE}/{name}": text for name, text in formatted(texts).items()}
 
 
-def _function_digests(declarations: Declarations) -> dict[str, str]:
-    return {d.file: d.digest for d in declarations.documents if d.file.endswith("functions.yaml")}
+def _digests(declarations: Declarations, name: str) -> dict[str, str]:
+    return {d.file: d.digest for d in declarations.documents if d.file.endswith(name)}
 
 
 def _owned(name: str) -> bool:
     """Whether a file below ``generated`` is the generator's to delete."""
-    return name == COVERAGE or (name.startswith(f"{PACKAGE}/") and name.endswith(".py"))
+    return name.startswith(f"{PACKAGE}/") and name.endswith(".py")
 
 
 def generate(folder: Path, target: Path, *, cache: Path | None = None) -> Changes:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from nirmap_generator.check import build_expressions, module_paths
+from nirmap_generator.check import build_expressions, class_names, module_paths
 from nirmap_generator.draw import Draw
 from nirmap_generator.evaluate import EvaluationError, NotSymbolic, Opaque, equal, evaluate, symbolic
 from nirmap_generator.expressions import Expression, parse
@@ -40,23 +40,25 @@ class _NotProven(Exception):
 
 
 def prove(catalogue: Catalogue, rows: list[Row], problems: Problems) -> None:
-    """Proves every row."""
+    """Proves every row that is built."""
     for row in rows:
-        prove_row(row, catalogue.primitives[row.node], problems)
+        # What is never built, cannot be built and read.
+        if not row.not_built:
+            prove_row(row, catalogue.primitives[row.node], problems)
 
 
 def prove_row(row: Row, primitive: Primitive, problems: Problems) -> None:
     """Proves one row; every failure is a problem that shows the counter-example."""
     before = len(problems)
     proof = _Proof(row, primitive, problems)
-    draw = Draw(row, primitive)
+    draw = Draw(f"{row.node} {row.module}", primitive)
     try:
         for number in range(DRAWS):
             node = proof.node(draw)
             module = proof.node_comes_back(node)
             if len(problems) == before:
                 proof.module_comes_back(node, module)
-            if len(problems) == before and number < RECONFIGURED:
+            if len(problems) == before and number < RECONFIGURED and not row.not_read:
                 proof.reconfigured_come_back(node, module, draw)
             if len(problems) > before:
                 return
@@ -97,6 +99,7 @@ def built(normal: Mapping[str, Any], row: Row) -> Values:
     """The attributes of the module that is built from a node in normal form."""
     module = {f"module.{path}": _value(located, normal) for path, located in build_expressions(row)}
     module.update({f"module.{path}": _value(located, {}) for path, located in row.holds.items()})
+    module.update({f"module.{path}": name for path, name in class_names(row).items()})
     return module
 
 
@@ -116,8 +119,8 @@ class _Proof:
         """A drawn node that fulfils the requirements."""
         for node in draw.nodes():
             for constraint in self.row.requires:
-                _impose(constraint, node)
-            if all(_fulfils(constraint, node) for constraint in self.row.requires):
+                impose(constraint, node)
+            if all(fulfils(constraint, node) for constraint in self.row.requires):
                 return node
         found = "requirements that no drawn node fulfils"
         raise _NotProven(self.row.place.problem(found, "requirements that some node fulfils"))
@@ -188,7 +191,7 @@ class _Proof:
             return None  # Such a node is refused by the checks of the parameters.
         again |= {"dt": node["dt"], "surrogate": node["surrogate"]}
         for constraint in self.row.requires:
-            if not _fulfils(constraint, again):
+            if not fulfils(constraint, again):
                 return f"is read as {shown(again)}, which does not fulfil {constraint.that.expression.text!r}"
         second = built(normalise(again, self.row, self.primitive), self.row)
         for key, path, _ in self.own:
@@ -251,7 +254,7 @@ def _equation(constraint: Constraint) -> tuple[Expression, Expression] | None:
     return None
 
 
-def _fulfils(constraint: Constraint, values: Values) -> bool:
+def fulfils(constraint: Constraint, values: Values) -> bool:
     """Whether a requirement holds; an equation up to rounding."""
     sides = _equation(constraint)
     if sides is None:
@@ -260,7 +263,7 @@ def _fulfils(constraint: Constraint, values: Values) -> bool:
     return _depends_on_shape(left) or _depends_on_shape(right) or same(left, right)
 
 
-def _impose(constraint: Constraint, values: Values, *, symbols: bool = False) -> None:
+def impose(constraint: Constraint, values: Values, *, symbols: bool = False) -> None:
     """Makes a requirement of the form ``name == expression`` hold by setting the name."""
     sides = _equation(constraint)
     if sides is not None and sides[0].text in values:
@@ -287,7 +290,7 @@ def _prove_symbolically(row: Row, primitive: Primitive, problems: Problems) -> N
     values = _symbols(primitive)
     try:
         for constraint in row.requires:
-            _impose(constraint, values, symbols=True)
+            impose(constraint, values, symbols=True)
         normal = _normalise_symbolically(values, row, primitive)
         module: Values = {"dt": values["dt"]}
         for path, located in build_expressions(row):
@@ -315,4 +318,4 @@ def _normalise_symbolically(values: Values, row: Row, primitive: Primitive) -> V
     }
 
 
-__all__ = ["Place", "built", "normalise", "prove", "prove_row", "same", "shown"]
+__all__ = ["Place", "built", "fulfils", "impose", "normalise", "prove", "prove_row", "same", "shown"]

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nirmap_generator.check import build_expressions, module_paths
+from nirmap_generator.check import build_expressions, class_paths, module_paths
 from nirmap_generator.model import (
     AffineMap,
     Catalogue,
+    ClassReference,
     Constraint,
     Framework,
     Function,
@@ -25,6 +26,7 @@ from nirmap_generator.model import (
     Record,
     Row,
 )
+from nirmap_generator.rewrites import Rewrite
 from nirmap_generator.spelling import quote, to_condition, to_python
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -121,6 +123,16 @@ def module_constraints(constraints: tuple[Constraint, ...]) -> str:
     return f"({entries})"
 
 
+def part_python(located: Located) -> str:
+    """An expression on the parameters of the parts of a series."""
+
+    def entry(text: str) -> str:
+        part, _, name = text.partition(".")
+        return f"{part}[{quote(name)}]"
+
+    return to_python(located.expression, {}, attribute=entry)
+
+
 def affine(entry: AffineMap) -> str:
     """A ``rows.AffineMap``."""
     parts = [
@@ -136,6 +148,8 @@ def constructor(row: Row) -> str:
         if isinstance(entry, Record):
             fields = ", ".join(f"{field}={_argument(located)}" for field, located in entry.arguments.items())
             arguments.append(f"{name}={class_reference(entry.call)}({fields})")
+        elif isinstance(entry, ClassReference):
+            arguments.append(f"{name}={class_reference(entry.path)}")
         else:
             arguments.append(f"{name}={_argument(entry)}")
     cls = class_reference(row.module)
@@ -143,7 +157,21 @@ def constructor(row: Row) -> str:
 
 
 def _argument(located: Located) -> str:
+    # A constructor may take None although it does not say so.
+    if located.expression.text.strip() == "None":
+        return "rows.NOTHING"
     return to_python(located.expression, {"surrogate": "to.surrogate"})
+
+
+def assignment(located: Located) -> str:
+    """What an attribute is set to: a tensor as it is, anything else as a parameter."""
+    text = _argument(located)
+    return text if text.startswith("to.tensor(") else f"to.parameter({text})"
+
+
+def returns_others(row: Row) -> bool:
+    """Whether forward returns something else than the node's variables in their order."""
+    return row.state is not None and row.state.returns != tuple(v.kept_as for v in row.state.variables)
 
 
 def records(row: Row) -> list[tuple[str, Record]]:
@@ -242,6 +270,7 @@ class Renderer:
         functions: list[Callable[..., Any]] = [
             accounted,
             affine,
+            assignment,
             class_reference,
             constructor,
             distance,
@@ -255,11 +284,14 @@ class Renderer:
             node_names,
             node_python,
             parameter_arguments,
+            part_python,
             python,
             quote,
             records,
+            returns_others,
             self.names_in,
             self.names_in_build,
+            self.names_in_series,
             self.read_python,
             self.used_parameters,
             self_python,
@@ -273,8 +305,8 @@ class Renderer:
         kind = self.catalogue.primitives[row.node].parameters[str(located.place.path[-1])].kind
         if kind == "neuron":
             return to_python(located.expression, {}, attribute=lambda text: f"rows.array({text})")
-        if kind == "weight" and not located.expression.functions:
-            return f"rows.weight({to_python(located.expression, {})})"
+        if kind == "weight":
+            return to_python(located.expression, {}, attribute=lambda text: f"rows.weight({text})")
         return to_python(located.expression, {})
 
     def names_in(self, row: Row, located: Iterable[Located]) -> list[str]:
@@ -285,6 +317,12 @@ class Renderer:
     def names_in_build(self, row: Row) -> list[str]:
         """The node's parameters that build speaks of."""
         return self.names_in(row, [located for _, located in build_expressions(row)])
+
+    def names_in_series(self, rewrite: Rewrite) -> list[str]:
+        """The node's parameters that the parts of a series speak of."""
+        located = [entry for part in rewrite.series for entry in part.parameters.values()]
+        used = {name for entry in located for name in entry.expression.names}
+        return [name for name in self.catalogue.primitives[rewrite.node].parameters if name in used]
 
     def used_parameters(self, primitive: Primitive) -> list[str]:
         """The parameters that a primitive's equivalence speaks of."""
@@ -302,11 +340,7 @@ class Renderer:
 
     def framework(self, framework: Framework, sources: Mapping[str, str]) -> str:
         """The registry module of one framework."""
-        paths = [row.module for row in framework.rows] + [entry.module for entry in framework.bypassed]
-        paths += [row.state.record for row in framework.rows if row.state and row.state.record]
-        paths += [
-            entry.call for row in framework.rows for entry in row.build.values() if isinstance(entry, Record)
-        ]
+        paths = [path for path, _ in class_paths(framework)]
         return self.render(
             "framework.py.jinja",
             sources,

@@ -56,6 +56,12 @@ _ROWS = (
     Function(
         "next_above", ("number",), "to.next_above", "next representable number above, in the caller's dtype"
     ),
+    Function(
+        "next_below",
+        ("object",),
+        "rows.next_below",
+        "next representable number below, in the dtype of the module's tensor",
+    ),
     # New arrays of the shape of another one. A full array is always of floating type: in one of integers, 0.5 is 0.
     Function("zeros_like", ("number",), "np.zeros_like", "zeros of the same shape"),
     Function("ones_like", ("number",), "np.ones_like", "ones of the same shape"),
@@ -66,6 +72,9 @@ _ROWS = (
         "the second, in the first's shape",
     ),
     Function("transpose", ("number",), "np.transpose", "axes in reverse order"),
+    Function(
+        "diagonal", ("number",), "np.diag", "a matrix with a vector on its diagonal, or a matrix's diagonal"
+    ),
     # Questions about arrays.
     Function("all", ("condition",), "bool(np.all({0}))", "whether it holds everywhere", "condition"),
     Function("any", ("condition",), "bool(np.any({0}))", "whether it holds anywhere", "condition"),
@@ -83,7 +92,13 @@ _ROWS = (
     Function("integers", ("object",), "rows.integers", "a tuple of integers", "tuple"),
     Function("pair", ("object",), "rows.pair", "(n, n) for a single integer n, a tuple as it is", "tuple"),
     Function("text", ("object",), "str", "a text", "text"),
-    Function("name_of", ("object",), "rows.name_of", "the name of a function or class", "text"),
+    Function(
+        "name_of",
+        ("object",),
+        "rows.name_of",
+        "the name of a function or class, or of an object's class",
+        "text",
+    ),
     Function(
         "bias_or_zeros", ("object", "object"), "rows.bias_or_zeros", "the bias, or zeros, one for each output"
     ),

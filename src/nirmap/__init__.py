@@ -13,6 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nirmap.comparing import compare
+    from nirmap.comparison import Comparison
     from nirmap.errors import (
         ConstraintError,
         DelayWarning,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from nirmap.tracing import to_nir
 
 __all__ = [
+    "Comparison",
     "ConstraintError",
     "DelayWarning",
     "GraphError",
@@ -41,6 +44,7 @@ __all__ = [
     "Report",
     "TraceError",
     "UnsupportedNodeError",
+    "compare",
     "from_nir",
     "run",
     "to_nir",
@@ -50,9 +54,11 @@ __all__ = [
 # do not wait for torch.
 _DEFINED_IN = {
     **dict.fromkeys((name for name in __all__ if name.endswith(("Error", "Warning"))), "nirmap.errors"),
+    "Comparison": "nirmap.comparison",
     "Network": "nirmap.network",
     "NodeReport": "nirmap.report",
     "Report": "nirmap.report",
+    "compare": "nirmap.comparing",
     "from_nir": "nirmap.rebuilding",
     "run": "nirmap.running",
     "to_nir": "nirmap.tracing",

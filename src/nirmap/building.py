@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import nir
 import numpy as np
@@ -14,13 +14,16 @@ from nirmap.errors import ConstraintError, GraphError, UnsupportedNodeError
 from nirmap.parameters import as_array, as_integers, as_padding, neuron_parameters
 from nirmap.registry import rows_for_node
 from nirmap.report import NodeReport
+from nirmap.series import Series
 from nirmap_registry.catalogue import PRIMITIVES
+from nirmap_registry.rewrites import REWRITES
 from nirmap_registry.rows import (
     NodeConstraint,
     Parameter,
     Placement,
     Primitive,
     Registry,
+    Rewrite,
     Row,
     Values,
 )
@@ -102,29 +105,151 @@ def _check_domain(parameter: Parameter, value: Any, where: str) -> None:
         )
 
 
-def build_module(
-    node: nir.NIRNode, registry: Registry, *, dt: float, to: Placement, trainable: frozenset[str], where: str
-) -> Built:
-    """The module that stands for a node.
+@dataclass(frozen=True)
+class Builder:
+    """What stays the same for all nodes of a conversion.
 
-    Raises:
-        UnsupportedNodeError: the framework has no module for the node.
-        ConstraintError: no module of the framework can express the node's parameters.
-        GraphError: a parameter is malformed.
+    Attributes:
+        registry: the table of the framework.
+        dt: time step in s.
+        to: dtype, device and surrogate gradient.
+        trainable: names of the neuron parameters that become trainable.
+        fallback: the table that serves where the framework cannot express a node; None for an error.
     """
-    primitive = primitive_of(node, where)
-    candidates = rows_for_node(registry, primitive.name)
-    if not candidates:
-        reason = registry.not_mapped.get(primitive.name, f"{registry.framework} has no module for it")
-        raise UnsupportedNodeError(where, f"a nir.{primitive.name}", "a node that the framework has", reason)
-    values = node_values(node, primitive, where)
-    failed: list[tuple[Row, NodeConstraint]] = []
-    for row in candidates:
-        broken = next((entry for entry in row.requires if not entry.holds(values, dt)), None)
-        if broken is None:
-            return _build(row, primitive, values, dt=dt, to=to, trainable=trainable, where=where)
-        failed.append((row, broken))
-    raise _refusal(failed, primitive, values, dt, where)
+
+    registry: Registry
+    dt: float
+    to: Placement
+    trainable: frozenset[str] = frozenset()
+    fallback: Registry | None = None
+
+    def build(self, node: nir.NIRNode, where: str) -> Built:
+        """The module that stands for a node: one of the framework's, a rewrite of them, or the fallback.
+
+        Raises:
+            UnsupportedNodeError: the framework has no module for the node, and no rewrite helps.
+            ConstraintError: no module of the framework can express the node's parameters, and no rewrite helps.
+            GraphError: a parameter is malformed.
+        """
+        primitive = primitive_of(node, where)
+        return self.build_values(primitive, node_values(node, primitive, where), where)
+
+    def build_values(
+        self, primitive: Primitive, values: dict[str, Any], where: str, within: frozenset[str] = frozenset()
+    ) -> Built:
+        """As :meth:`build`, from the parameters.
+
+        Args:
+            primitive: the node's primitive.
+            values: its parameters.
+            where: the node, for errors.
+            within: the rewrites of which this node is a part; they are not applied again.
+        """
+        try:
+            return self._native(self.registry, primitive, values, where)
+        except (UnsupportedNodeError, ConstraintError) as error:
+            refused = error
+        reasons: list[str] = []
+        for rewrite in REWRITES:
+            if rewrite.node == primitive.name and rewrite.name not in within:
+                rewritten = self._rewritten(rewrite, primitive, values, where, within, refused, reasons)
+                if rewritten is not None:
+                    return rewritten
+        if self.fallback is not None and not within:
+            built = self._native(self.fallback, primitive, values, where)
+            return replace(built, report=replace(built.report, how="fallback", because=str(refused)))
+        raise type(refused)(
+            refused.where, refused.found, refused.expected, _help(refused.do, reasons)
+        ) from None
+
+    def _native(self, registry: Registry, primitive: Primitive, values: dict[str, Any], where: str) -> Built:
+        """A module of one table."""
+        candidates = rows_for_node(registry, primitive.name)
+        if not candidates:
+            reason = _why_not(registry, primitive.name)
+            expected = f"a node that {registry.framework} has ({reason})"
+            raise UnsupportedNodeError(where, f"a nir.{primitive.name}", expected)
+        failed: list[tuple[Row, NodeConstraint]] = []
+        for row in candidates:
+            broken = next((entry for entry in row.requires if not entry.holds(values, self.dt)), None)
+            if broken is None:
+                return self._build(row, primitive, values, where)
+            failed.append((row, broken))
+        raise _refusal(failed, primitive, values, self.dt, where)
+
+    def _rewritten(
+        self,
+        rewrite: Rewrite,
+        primitive: Primitive,
+        values: dict[str, Any],
+        where: str,
+        within: frozenset[str],
+        refused: UnsupportedNodeError | ConstraintError,
+        reasons: list[str],
+    ) -> Built | None:
+        """The node as a series, if the framework has all of its parts; else None, and a reason."""
+        broken = next((entry for entry in rewrite.requires if not entry.holds(values, self.dt)), None)
+        if broken is not None:
+            reasons.append(f"{rewrite.name} needs {broken.that} ({broken.because})")
+            return None
+        parameters = rewrite.parts(values, self.dt)
+        built: dict[str, Built] = {}
+        for name, node in rewrite.series:
+            place, inner = f"{where} ({rewrite.name}: {name})", within | {rewrite.name}
+            builder = replace(self, trainable=frozenset())
+            try:
+                built[name] = builder.build_values(PRIMITIVES[node], dict(parameters[name]), place, inner)
+            except (UnsupportedNodeError, ConstraintError) as error:
+                reasons.append(f"{rewrite.name} needs {error.expected}, and found {error.found}")
+                return None
+        stateful = frozenset(name for name, entry in built.items() if entry.stateful)
+        series = Series(rewrite, {name: entry.module for name, entry in built.items()}, stateful)
+        _train(series, primitive, self.trainable, where)
+        if primitive.shape == "elementwise":
+            # What was one number per neuron, and fixed, stays so: an optimiser would else train a whole matrix.
+            series.requires_grad_(False)
+        rules = [rewrite.name, *(rule for entry in built.values() for rule in entry.report.rules)]
+        report = NodeReport(
+            primitive.name,
+            " -> ".join(entry.report.module for entry in built.values()),
+            "rewritten",
+            rewrite.source,
+            tuple(rules),
+            str(refused),
+            values,
+            {f"{part}.{name}": value for part in parameters for name, value in parameters[part].items()},
+        )
+        return Built(series, series.stateful, report, frozenset(rewrite.state))
+
+    def _build(self, row: Row, primitive: Primitive, values: dict[str, Any], where: str) -> Built:
+        variables = frozenset(variable.name for variable in primitive.state)
+        how: Literal["native", "normal form"] = "native" if row.normal_form is None else "normal form"
+        if row.state is None or (row.state.call == "explicit" and row.normal_form is None):
+            module = _placed(row, values, self.dt, self.to, where)
+            _train(module, primitive, self.trainable, where)
+            report = NodeReport(primitive.name, row.path, how, row.source, before=values, after=values)
+            return Built(module, row.state is not None, report, variables)
+        cell = build_cell(row, values, self.dt, self.to)
+        _train(cell.module, primitive, self.trainable, where)
+        report = NodeReport(
+            primitive.name, row.path, how, row.source, before=values, after=cell.normal_parameters
+        )
+        return Built(cell, primitive.stateful, report, variables)
+
+
+def _why_not(registry: Registry, node: str) -> str:
+    """Why no module of a framework is built for a primitive."""
+    never = [row.not_built for row in registry.rows if row.node == node and row.not_built]
+    reason = registry.not_mapped.get(node, never[0] if never else "")
+    return reason or f"{registry.framework} has no module for it"
+
+
+def _help(do: str, reasons: list[str]) -> str:
+    """What the user can do: what the table says, why no rewrite helped, and the fallback."""
+    parts = [do] if do else []
+    parts += [f"no rewrite helps: {'; '.join(reasons)}"] if reasons else []
+    parts += ["fallback='torch' takes the built-in module for this node"]
+    return "; or ".join(parts)
 
 
 def _refusal(
@@ -150,31 +275,10 @@ def _shown(value: Any) -> str:
     return f"{numbers[0]:g} ... {numbers[-1]:g}"
 
 
-def _build(
-    row: Row,
-    primitive: Primitive,
-    values: dict[str, Any],
-    *,
-    dt: float,
-    to: Placement,
-    trainable: frozenset[str],
-    where: str,
-) -> Built:
-    report = NodeReport(
-        primitive.name, row.path, "native" if row.normal_form is None else "normal form", row.source
-    )
-    variables = frozenset(variable.name for variable in primitive.state)
-    if row.state is None or (row.state.call == "explicit" and row.normal_form is None):
-        module = _placed(row, values, dt, to, where)
-        _train(module, primitive, trainable, where)
-        return Built(module, row.state is not None, report, variables)
-    cell = build_cell(row, values, dt, to)
-    _train(cell.module, primitive, trainable, where)
-    return Built(cell, True, report, variables)
-
-
 def _placed(row: Row, values: Values, dt: float, to: Placement, where: str) -> torch.nn.Module:
     """The module of a row that takes a node as it is, with the node's name in the errors of its constructor."""
+    if row.build is None:
+        raise TypeError(f"{row.path} is never built: {row.not_built}")
     try:
         return row.build(values, dt, to)
     except ConstraintError as error:

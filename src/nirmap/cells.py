@@ -16,8 +16,10 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from nirmap.neuron import State
+from nirmap.spike_functions import Applied
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import AffineMap, Array, NormalForm, Placement, Primitive, Row, StateCall, Values
 
@@ -61,8 +63,8 @@ def build_cell(row: Row, parameters: Values, dt: float, to: Placement) -> Cell:
         dt: time step in s.
         to: dtype, device and surrogate gradient.
     """
-    if row.state is None:
-        raise TypeError(f"{row.path} is stateless and needs no cell")
+    if row.state is None or row.build is None:
+        raise TypeError(f"{row.path} is stateless and needs no cell, or is never built")
     # A parameter that the normal form divides by and then does not use (r = 0 with the gain r) may become NaN there.
     with np.errstate(divide="ignore", invalid="ignore"):
         normal = row.normal_form(parameters, dt) if row.normal_form else None
@@ -70,6 +72,64 @@ def build_cell(row: Row, parameters: Values, dt: float, to: Placement) -> Cell:
     cell = CELLS[row.state.call](module, row, PRIMITIVES[row.node], parameters, normal, dt, to)
     # What the module makes by itself (a constant factor, a default of a record) is where and what torch's defaults say.
     return cell.to(dtype=to.dtype, device=to.device)
+
+
+class Unknown:
+    """The tensors of a module that torch does not know of, alone in an attribute or in a record there.
+
+    The cell holds them as buffers of its own, so that they move and are saved.
+
+    Args:
+        cell: the cell around the module.
+        attributes: the attributes.
+    """
+
+    def __init__(self, cell: Cell, attributes: tuple[str, ...]) -> None:
+        self.attributes = attributes
+        self.entries: list[
+            tuple[str, str | None, str]
+        ] = []  # attribute, field of the record, buffer of the cell
+        for attribute in attributes:
+            value: Any = getattr(cell.module, attribute)
+            fields: dict[str | None, Any] = {None: value}
+            if isinstance(value, tuple):
+                record = cast("Any", value)
+                fields = {field: getattr(record, field) for field in record._fields}
+            for field, tensor in fields.items():
+                if isinstance(tensor, torch.Tensor):
+                    buffer = "_".join(filter(None, (attribute, field)))
+                    cell.register_buffer(buffer, tensor)
+                    self.entries.append((attribute, field, buffer))
+
+    def buffers(self) -> set[str]:
+        """The names of the cell's buffers."""
+        return {buffer for _, _, buffer in self.entries}
+
+    def now(self, cell: Cell, attribute: str) -> Any:
+        """The attribute with the tensors that the cell holds now; the same object where none is another one."""
+        value: Any = getattr(cell.module, attribute)
+        for owner, field, buffer in self.entries:
+            if owner == attribute:
+                tensor = buffers_of(cell)[buffer]
+                if field is None:
+                    value = tensor
+                elif getattr(value, field) is not tensor:
+                    value = value._replace(**{field: tensor})
+        return value
+
+    def replace(self, cell: Cell) -> list[tuple[str, Any]]:
+        """Gives the module the tensors that the cell holds now; returns the attributes that were others."""
+        replaced: list[tuple[str, Any]] = []
+        for attribute in self.attributes:
+            usual, now = getattr(cell.module, attribute), self.now(cell, attribute)
+            if now is not usual:
+                replaced.append((attribute, usual))
+                setattr(cell.module, attribute, now)
+        return replaced
+
+    def refresh(self, cell: Cell) -> None:
+        """Gives the module the tensors that the cell holds now, for good."""
+        self.replace(cell)
 
 
 class Cell(torch.nn.Module):
@@ -96,22 +156,27 @@ class Cell(torch.nn.Module):
         to: Placement,
     ) -> None:
         super().__init__()
-        if row.state is None:
-            raise TypeError(f"{row.path} is stateless and needs no cell")
+        if row.state is None or row.build is None:
+            raise TypeError(f"{row.path} is stateless and needs no cell, or is never built")
         self.module = module
         self.path = row.path
         self.node = row.node
-        self.hides = row.state.hides
+        self.stateful = bool(primitive.state)
         self.variables = [variable.name for variable in row.state.variables]
         self.kept_as = [variable.kept_as for variable in row.state.variables]
         self.initial = {variable.name: variable.initial for variable in primitive.state}
+        self.read_from = [variable.read_from or variable.kept_as for variable in row.state.variables]
+        self.returns = self.kept_as if row.state.returns is None else list(row.state.returns)
+        self.left_behind = list(row.state.hides)
+        if row.state.call == "attributes":
+            self.left_behind += [*self.kept_as, *row.state.zeroed]
         self.output_index = self.kept_as.index(row.state.output) if row.state.output else None
-        self.record = row.state.record
+        self.call = row.state
         self._hold_conversions(row.state, parameters, normal or NormalForm(parameters), dt, to)
+        self.normal_parameters = normal.parameters if normal else parameters
         # Plain float64 arrays: they lead from the module's node back to the node that the cell stands for.
         self.free = {name: np.array(value) for name, value in normal.free.items()} if normal else {}
-        self.kept_in = row.kept_in
-        self.fields = self._hold_record(row.kept_in) if row.kept_in else []
+        self.unknown = Unknown(self, row.kept_in)
         self._hold_switches()
         self.recipe = Recipe(row.build, {name: np.array(value) for name, value in parameters.items()}, dt, to)
         self.built = {name: self._attributes(name, part) for name, part in self.parts()}
@@ -146,42 +211,20 @@ class Cell(torch.nn.Module):
                     delattr(part, name)
                     setattr(part, name, int(value))
 
-    def _hold_record(self, attribute: str) -> list[tuple[str, str]]:
-        """Registers the tensors of a record that torch does not know of, so that they move and are saved.
-
-        Returns:
-            The fields that hold a tensor, with the names of the buffers.
-        """
-        record: Any = getattr(self.module, attribute)
-        held = {field: getattr(record, field) for field in record._fields}
-        fields = [(field, f"{attribute}_{field}") for field in held if isinstance(held[field], torch.Tensor)]
-        for field, name in fields:
-            self.register_buffer(name, held[field])
-        return fields
-
-    def current_record(self) -> Any:
-        """The module's record with the tensors that the cell holds now."""
-        record: Any = getattr(self.module, str(self.kept_in))
-        for field, name in self.fields:
-            if self._buffers[name] is not getattr(record, field):
-                return record._replace(**{field: self._buffers[name] for field, name in self.fields})
-        return record
-
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Cell:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # pyright: ignore[reportUnknownMemberType]
-        if self.kept_in is not None:
-            setattr(self.module, self.kept_in, self.current_record())
+        self.unknown.refresh(self)
         return self
 
     def _load_from_state_dict(self, *arguments: Any, **keywords: Any) -> None:
         super()._load_from_state_dict(*arguments, **keywords)  # pyright: ignore[reportUnknownMemberType]
-        if self.kept_in is not None:
-            setattr(self.module, self.kept_in, self.current_record())
+        self.unknown.refresh(self)
 
-    def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+    def forward(self, input: torch.Tensor, state: State | None = None) -> Any:
         """One step; returns the output and the new state, both in the node's own units and the dtype of the input.
 
-        An input that is not of a floating dtype is taken as one of torch's default dtype.
+        For a node without state, the output alone. An input that is not of a floating dtype is taken as one of torch's
+        default dtype.
         """
         if not input.is_floating_point():
             input = input.to(torch.get_default_dtype())
@@ -194,29 +237,32 @@ class Cell(torch.nn.Module):
             name: _as(self._outward(name, value), input.dtype)
             for name, value in zip(self.variables, kept, strict=True)
         }
-        for name in self.hides:
-            if name in self.module._buffers:
-                self.module._buffers[name] = output.new_empty(0)
-            else:
-                setattr(self.module, name, None)
-        return _as(self._output(output), input.dtype), new_state
+        result = _as(self._output(output), input.dtype)
+        return (result, new_state) if self.stateful else result
 
     def _step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """A step with the record of the moment: torch.func.functional_call exchanges buffers for one call."""
-        if self.kept_in is None:
-            return self.step(input, kept)
-        usual, now = getattr(self.module, self.kept_in), self.current_record()
-        if now is usual:
-            return self.step(input, kept)
-        setattr(self.module, self.kept_in, now)
+        """A step after which the module's attributes are as they were before.
+
+        The tensors that torch does not know of are those of the moment: torch.func.functional_call exchanges the cell's
+        buffers for one call.
+        """
+        before = {name: _attribute(self.module, name) for name in self.left_behind}
+        replaced = self.unknown.replace(self)
         try:
             return self.step(input, kept)
         finally:
-            setattr(self.module, self.kept_in, usual)
+            for name, value in before.items():
+                _set_attribute(self.module, name, value)
+            for name, value in replaced:
+                setattr(self.module, name, value)
 
     def step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Calls the module in its own way, on its own variables."""
         raise NotImplementedError
+
+    def _zeroed(self, input: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The module's variables that are zero before each step."""
+        return {name: torch.zeros_like(input, requires_grad=False) for name in self.call.zeroed}
 
     def _inward(self, name: str, input: torch.Tensor, value: torch.Tensor | None) -> torch.Tensor:
         if value is None:
@@ -240,7 +286,7 @@ class Cell(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """What the cell does around the module."""
-        held = {name for _, name in self.fields}
+        held = self.unknown.buffers()
         names = [name for name in self._buffers if name not in held]
         return f"nir.{self.node}" + (f", with {', '.join(names)}" if names else "")
 
@@ -279,15 +325,38 @@ class Cell(torch.nn.Module):
 
     def _attributes(self, name: str, part: torch.nn.Module) -> dict[str, Any]:
         """The attributes of the cell or a module in it, with its children, and without tensors and what holds them."""
-        left_out = {*_TENSORS, "_modules", "built", "recipe", *(self.hides if name else ())}
+        left_out = {*_TENSORS, "_modules", "built", "recipe", "normal_parameters"}
         if name == "module":
-            left_out.add(str(self.kept_in))
+            left_out |= {*self.unknown.attributes, *self.left_behind}
         attributes = {key: value for key, value in vars(part).items() if key not in left_out}
         return {**attributes, _CHILDREN: dict(part.named_children())}
 
 
 def _as(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return value if value.dtype is dtype else value.to(dtype)
+
+
+def buffers_of(module: torch.nn.Module) -> dict[str, Any]:
+    """A module's own buffers by name, to be read and to be replaced."""
+    buffers: dict[str, Any] = vars(module)["_buffers"]
+    return buffers
+
+
+def _attribute(module: torch.nn.Module, name: str) -> Any:
+    """An attribute, or a mark where there is none."""
+    buffers = buffers_of(module)
+    return buffers[name] if name in buffers else getattr(module, name, _MISSING)
+
+
+def _set_attribute(module: torch.nn.Module, name: str, value: Any) -> None:
+    """Sets an attribute, or removes it where there was none."""
+    if value is _MISSING:
+        if hasattr(module, name):
+            delattr(module, name)
+    elif name in buffers_of(module):
+        buffers_of(module)[name] = value
+    else:
+        setattr(module, name, value)
 
 
 _CHILDREN = "(children)"
@@ -302,8 +371,7 @@ def _rebuild(
     cell = build_cell(recipe.row(), recipe.parameters, recipe.dt, recipe.to)
     for name, part in cell.parts():
         vars(part).update({**tensors[name], **attributes[name]})
-    if cell.kept_in is not None:
-        setattr(cell.module, cell.kept_in, cell.current_record())
+    cell.unknown.refresh(cell)
     return cell
 
 
@@ -321,9 +389,10 @@ class RecordCell(Cell):
 
     def step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Calls the module with a record."""
-        if self.record is None:
+        if self.call.record is None:
             raise TypeError(f"{self.path} is declared without its record")
-        output, new = self.module(input, self.record(**dict(zip(self.kept_as, kept, strict=True))))
+        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input)
+        output, new = self.module(input, self.call.record(**variables))
         return output, [getattr(new, name) for name in self.kept_as]
 
 
@@ -332,12 +401,150 @@ class PositionalCell(Cell):
 
     def step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Calls the module with one argument for each variable."""
-        output, *new = self.module(input, **dict(zip(self.kept_as, kept, strict=True)))
-        return output, new
+        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input)
+        output, *new = self.module(input, **variables)
+        returned = dict(zip(self.returns, new, strict=True))
+        return output, [returned[name] for name in self.kept_as]
+
+
+class AttributesCell(Cell):
+    """``module(input) -> output``, with the state in attributes of the module.
+
+    The parameters of the module itself are not trained unless somebody asks for it, as those of any other neuron.
+    Each class of an autograd function in an attribute becomes an object (:class:`nirmap.spike_functions.Applied`).
+    """
+
+    def __init__(self, module: torch.nn.Module, row: Row, primitive: Primitive, *arguments: Any) -> None:
+        if all(parameter.kind != "weight" for parameter in primitive.parameters):
+            # Frameworks may have a method of their own that is called ``parameters``.
+            for parameter in vars(module)["_parameters"].values():
+                if parameter is not None:
+                    parameter.requires_grad_(False)
+        for name, value in list(vars(module).items()):
+            if isinstance(value, type) and issubclass(value, torch.autograd.Function):
+                setattr(module, name, Applied(value))
+        super().__init__(module, row, primitive, *arguments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Cell:
+        # A class's own way to copy may go through its constructor, which does not know what was set afterwards.
+        module: torch.nn.Module = type(self.module).__new__(type(self.module))
+        memo[id(self.module)] = module
+        vars(module).update(copy.deepcopy(vars(self.module), memo))
+        return super().__deepcopy__(memo)
+
+    def step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Sets the module's attributes, calls it, with an axis of time where it takes one, and reads them."""
+        if input.dim() == 0:  # a single neuron, which the module knows in a batch only
+            one, after = self.step(input[None], [value[None] for value in kept])
+            return one[0], [value[0] for value in after]
+        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input)
+        if self.call.spread_by is not None:
+            return self._by_stand_in(input, variables, self.call.spread_by)
+        axis = self.call.time_axis
+        for name, value in variables.items():
+            _set_attribute(self.module, name, value)
+        # The feature axes of the input follow one batch axis and the axis of time.
+        returned: Any = self.module(input if axis is None else input.unsqueeze(axis))
+        output: torch.Tensor = cast("Any", returned)[0] if isinstance(returned, tuple) else returned
+        new = [output if name == _FORWARD else _attribute(self.module, name) for name in self.read_from]
+        if axis is None:
+            return output, new
+        along_time = [variable.read_from is not None for variable in self.call.variables]
+        return output.squeeze(axis), [
+            value.squeeze(axis) if has_time else value
+            for value, has_time in zip(new, along_time, strict=True)
+        ]
+
+    def _step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        # A stand-in takes what a call leaves behind, so that there is nothing to put back.
+        return super()._step(input, kept) if self.call.spread_by is None else self.step(input, kept)
+
+    def _by_stand_in(
+        self, input: torch.Tensor, variables: dict[str, torch.Tensor], spread_by: str
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """The module's forward, on a stand-in that has the state of the whole batch.
+
+        The last axis of the input is that of the features, and all others are one batch.
+        """
+        axis, width = self.call.time_axis or 0, input.shape[-1]
+        kept = {name: value.reshape(-1, width) for name, value in variables.items()}
+        stand_in = _StandIn(self.module, {**kept, spread_by: _spread_already})
+        with _Allocating(input.dtype):
+            forward: Any = type(self.module).forward
+            output: torch.Tensor = forward(stand_in, input.reshape(-1, width).unsqueeze(axis))
+        new: list[torch.Tensor] = [
+            output if name == _FORWARD else getattr(stand_in, name) for name in self.read_from
+        ]
+        return self._unfolded(output, input), [self._unfolded(value, input) for value in new]
+
+    def _unfolded(self, value: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
+        """One step, with the batch axes of the input."""
+        axis = self.call.time_axis or 0
+        return value.squeeze(axis).reshape(*input.shape[:-1], value.shape[-1])
+
+
+# Under ``from``: the new state is what forward returns.
+_FORWARD = "forward"
+
+
+class _StandIn:
+    """A module as its own forward sees it: with other values of some attributes, and nothing that is set stays.
+
+    Args:
+        module: the module.
+        own: the attributes that are others; what forward sets is added.
+    """
+
+    def __init__(self, module: torch.nn.Module, own: dict[str, Any]) -> None:
+        object.__setattr__(self, "_module", module)
+        object.__setattr__(self, "_own", own)
+
+    def __getattr__(self, name: str) -> Any:
+        own: dict[str, Any] = self._own
+        if name in own:
+            return own[name]
+        value: Any = getattr(self._module, name)
+        if isinstance(value, dict):  # what forward writes to it must not stay either
+            value = own[name] = dict(cast("Mapping[Any, Any]", value))
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._own[name] = value
+
+
+def _spread_already(
+    data: torch.Tensor, states: tuple[torch.Tensor, ...] = (), *others: Any
+) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """In place of the method that spreads state over a batch: copies, for forward may write to its state."""
+    return data, tuple(state.clone() for state in states)
+
+
+class _Allocating(TorchFunctionMode):
+    """Inside, tensors that are made without a dtype have this one, and not torch's default.
+
+    Args:
+        dtype: the dtype.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        if func in _FACTORIES and given.get("dtype") is None:
+            given = {**given, "dtype": self.dtype}
+        return func(*args, **given)
+
+
+_FACTORIES = frozenset({torch.zeros, torch.ones, torch.randn})
 
 
 CELLS: Mapping[str, type[Cell]] = {
     "explicit": ExplicitCell,
     "record": RecordCell,
     "positional": PositionalCell,
+    "attributes": AttributesCell,
 }

@@ -15,9 +15,10 @@ import torch
 from nirmap.cells import Cell
 from nirmap.errors import ConstraintError, TraceError
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
-from nirmap.registry import frameworks, rows_for_module
+from nirmap.registry import frameworks, load_registry, rows_for_module
+from nirmap.series import Series
 from nirmap_registry.catalogue import PRIMITIVES
-from nirmap_registry.rows import Bypassed, ModuleConstraint, Primitive, Registry, Row, Values
+from nirmap_registry.rows import Bypassed, ModuleConstraint, Primitive, Registry, Row, StateCall, Values
 
 ModuleMap = Mapping[type[torch.nn.Module], Callable[[torch.nn.Module], nir.NIRNode]]
 # What a subclass may have of its own without changing what the module computes.
@@ -49,7 +50,7 @@ _HARMLESS = frozenset(
         "__annotate_func__",
     }
 )
-OWN = (Cell, UnpackState, PackState, NameOutputs, Network)
+OWN = (Cell, Series, UnpackState, PackState, NameOutputs, Network)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,10 @@ class Leaves:
     def __post_init__(self) -> None:
         for row in self.registry.rows:
             self.rows.setdefault(row.module, rows_for_module(self.registry, row.module))
+        # The built-in modules are known in every framework: they serve where one cannot express a node.
+        built_in = load_registry("torch")
+        for row in built_in.rows:
+            self.rows.setdefault(row.module, rows_for_module(built_in, row.module))
 
     @cached_property
     def packages(self) -> tuple[str, ...]:
@@ -105,13 +110,13 @@ class Leaves:
         """How many values a stateful module of the table returns, its output among them; None for any other module."""
         if self.given(module) is not None:
             return None
-        if isinstance(module, Cell | Network):
+        if isinstance(module, Cell | Series):
+            return 2 if module.stateful else None
+        if isinstance(module, Network):
             return 2
         base = next((entry for entry in class_of(module).__mro__ if entry in self.rows), None)
         state = self.rows[base][0].state if base is not None else None
-        if state is None:
-            return None
-        return 1 + (len(state.variables) if state.call == "positional" else 1)
+        return None if state is None else returned_values(state)
 
     def candidates(self, module: torch.nn.Module, where: str) -> list[Row]:
         """The rows of a module's class, or of a base class that it does not change in what the rows rely on.
@@ -148,14 +153,22 @@ class Leaves:
             ConstraintError: NIR cannot express the module as it is set.
         """
         broken: list[tuple[Row, ModuleConstraint]] = []
-        for row in self.candidates(module, where):
+        rows = self.candidates(module, where)
+        for row in rows:
+            if row.not_read:
+                continue
             with effective(module):
                 failed = next(
-                    (entry for entry in row.reads_only_if if not entry.holds(module, self.dt)), None
+                    (entry for entry in row.reads_only_if if not entry.holds(_Attributes(module), self.dt)),
+                    None,
                 )
             if failed is None:
                 return row
             broken.append((row, failed))
+        if not broken:
+            raise ConstraintError(
+                where, f"a {rows[0].path}", "a module that stands for a node", rows[0].not_read
+            )
         raise ConstraintError(
             where,
             f"{broken[0][0].path} with "
@@ -178,21 +191,45 @@ class Leaves:
             back: Any = primitive.inverse(**module.free)
             return primitive, primitive.equivalent(values, **back).parameters
 
+    def row_of(self, module: torch.nn.Module, where: str) -> Row:
+        """The row that a module is read by: that from which a cell was built, else the first that fits."""
+        return self.row_of_cell(module, where) if isinstance(module, Cell) else self.row_for(module, where)
+
     def row_of_cell(self, cell: Cell, where: str) -> Row:
         """The row from which a cell was built.
 
         Raises:
             TraceError: the framework's table has no such row.
         """
-        for row in self.registry.rows:
-            if row.path == cell.path and row.node == cell.node:
-                return row
+        for rows in self.rows.values():
+            for row in rows:
+                if row.path == cell.path and row.node == cell.node:
+                    return row
         raise TraceError(
             where,
             f"a cell around {cell.path}",
             f"a module of {self.registry.framework!r}",
             "name the framework",
         )
+
+
+@dataclass(frozen=True)
+class _Attributes:
+    """The attributes of a module, of which those that it lacks are None."""
+
+    module: torch.nn.Module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name, None)
+
+
+def returned_values(state: StateCall) -> int | None:
+    """How many values a module returns, the output among them; None for one that returns the output alone."""
+    if state.call in ("explicit", "record"):
+        return 2
+    if state.returns is not None:
+        return 1 + len(state.returns)
+    return 1 + len(state.variables) if state.call == "positional" else None
 
 
 def class_of(module: torch.nn.Module) -> type[torch.nn.Module]:

@@ -12,14 +12,16 @@ from torch.fx import Node
 from nirmap.arithmetic import Arithmetic
 from nirmap.assembling import GraphUnderConstruction
 from nirmap.cells import Cell
-from nirmap.errors import TraceError
+from nirmap.errors import ConstraintError, TraceError
 from nirmap.functions import is_in_place, is_zeros
-from nirmap.leaves import Leaves, check_hooks
+from nirmap.leaves import Leaves, check_hooks, returned_values
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.report import Report
+from nirmap.series import Series, unrewritten
 from nirmap.signals import Constant, NamedOutputs, Returned, Signal, StateEntry, StateParts, StateValue, Value
 from nirmap.structures import parts_of
-from nirmap_registry.rows import Bypassed
+from nirmap_registry.catalogue import PRIMITIVES
+from nirmap_registry.rows import Bypassed, Values
 
 
 class Reader(Arithmetic):
@@ -114,19 +116,50 @@ class Reader(Arithmetic):
             return Returned(added, 0) if takes_state or _is_unpacked(node) else Signal.of(added)
         if isinstance(module, Network):
             return Returned(self.graph.add_graph(name, module, self.sub_graph(module), signal, where), 0)
-        is_cell = isinstance(module, Cell)
-        row = (
-            self.leaves.row_of_cell(module, where)
-            if isinstance(module, Cell)
-            else self.leaves.row_for(module, where)
-        )
+        if isinstance(module, Series):
+            return self._series(module, name, signal, where)
+        row = self.leaves.row_of(module, where)
         primitive, values = self.leaves.read(module, row)
         added = self.graph.add_module(name, module, primitive, values, signal, where)
         if row.state is None:
             return Signal.of(added)
-        if row.state.output is None or is_cell:
+        if isinstance(module, Cell):
+            return Returned(added, 0) if module.stateful else Signal.of(added)
+        if returned_values(row.state) is None:
+            return Signal.of(added)
+        if row.state.output is None:
             return Returned(added, 0)
-        return Returned(added, 1 + [entry.kept_as for entry in row.state.variables].index(row.state.output))
+        returned = row.state.returns or [entry.kept_as for entry in row.state.variables]
+        return Returned(added, 1 + list(returned).index(row.state.output))
+
+    def _series(self, series: Series, name: str, signal: Signal, where: str) -> Value:
+        """The node that a series stands for; where training made another one of it, the nodes of its parts."""
+        parts: dict[str, Values] = {}
+        for part in series.names:
+            parts[part] = self._part(series.part(part), where)
+        values = unrewritten(series, parts, self.leaves.dt)
+        if values is not None:
+            added = self.graph.add_module(name, series, PRIMITIVES[series.node], values, signal, where)
+            return Returned(added, 0) if series.stateful else Signal.of(added)
+        last = ""
+        for (part, node), module in zip(series.rewrite.series, map(series.part, series.names), strict=True):
+            added = self.graph.add_module(
+                f"{name}_{part}", module, PRIMITIVES[node], parts[part], signal, where
+            )
+            signal = Signal.of(added)
+            last = added
+        return Returned(last, 0) if series.stateful else signal
+
+    def _part(self, module: torch.nn.Module, where: str) -> Values:
+        """The parameters of one part of a series, which may be a series itself."""
+        if not isinstance(module, Series):
+            return self.leaves.read(module, self.leaves.row_of(module, where))[1]
+        parts = {name: self._part(module.part(name), where) for name in module.names}
+        values = unrewritten(module, parts, self.leaves.dt)
+        if values is None:
+            expected = f"what {module.rewrite_name} makes of a nir.{module.node}"
+            raise ConstraintError(where, f"the parts {', '.join(module.names)} as they are now", expected)
+        return values
 
     def sub_graph(self, network: Network) -> GraphUnderConstruction:
         """The graph of a rebuilt network inside of this one."""

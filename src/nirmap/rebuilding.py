@@ -15,12 +15,12 @@ import warnings
 from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import nir
 import torch
 
-from nirmap.building import Built, build_module, is_stateful
+from nirmap.building import Builder, Built, is_stateful
 from nirmap.delays import Delays, delayed_edges
 from nirmap.errors import ConstraintError, DelayWarning
 from nirmap.files import read_graph
@@ -49,6 +49,7 @@ def from_nir(
     trainable: Collection[str] = (),
     surrogate: str = "fast_sigmoid",
     node_map: NodeMap | None = None,
+    fallback: Literal["torch"] | None = None,
 ) -> Network:
     r"""Rebuilds a NIR graph with the modules of a framework.
 
@@ -66,6 +67,8 @@ def from_nir(
         surrogate: surrogate gradient of the reference modules, a key of ``nirmap.surrogate.SURROGATES``.
         node_map: functions that build the module for a node type; they take precedence over the framework's table. A
             module whose ``forward`` has an argument ``state`` is stateful and returns (output, state).
+        fallback: ``torch`` for the built-in reference module of every node that the framework cannot express; None for
+            an error. ``net.meta["nirmap"]`` says which nodes these were, and why.
 
     Raises:
         GraphError: the graph or file is malformed.
@@ -80,12 +83,15 @@ def from_nir(
         graph = read_graph(graph)
     check_structure(graph)
     registry = load_registry(framework)
+    if fallback not in (None, "torch"):
+        raise ConstraintError("fallback", repr(fallback), "'torch' or None")
     step = time_step(graph, registry, dt)
     if surrogate not in SURROGATES:
         raise ConstraintError("surrogate", repr(surrogate), "one of " + ", ".join(sorted(SURROGATES)))
     to = Placement(dtype, torch.device(device), surrogate)
     _check_trainable(graph, trainable)
-    context = _Context(registry, step, to, frozenset(trainable), dict(node_map or {}))
+    builder = Builder(registry, step, to, frozenset(trainable), load_registry(fallback) if fallback else None)
+    context = _Context(builder, dict(node_map or {}))
     with _collecting_later():
         network = _rebuild(graph, infer_shapes(graph), context, "")
     for edge in context.stateless_cycles:
@@ -134,10 +140,7 @@ def time_step(graph: nir.NIRGraph, registry: Registry, dt: float | None) -> floa
 class _Context:
     """What stays the same through a conversion."""
 
-    registry: Registry
-    dt: float
-    to: Placement
-    trainable: frozenset[str]
+    builder: Builder
     node_map: NodeMap
     stateless_cycles: list[str] = field(default_factory=list[str])
 
@@ -212,8 +215,8 @@ def _rebuild(graph: nir.NIRGraph, shapes: Shapes, context: _Context, path: str) 
     assembly = _assemble(graph, built, delays, names, entries, shapes)
     network = Network(assembly.modules, assembly.graph, "Network")
     network.meta["nirmap"] = Report(
-        framework=context.registry.framework,
-        dt=context.dt,
+        framework=context.builder.registry.framework,
+        dt=context.builder.dt,
         nodes={name: entry.report for name, entry in built.items()},
         delayed=tuple(sorted(delays.edges)),
         identifiers=names,
@@ -247,9 +250,7 @@ def _node(
             else frozenset[str]()
         )
         return Built(network, bool(kept), NodeReport("NIRGraph", "torch.fx.GraphModule", "graph"), kept)
-    return build_module(
-        node, context.registry, dt=context.dt, to=context.to, trainable=context.trainable, where=where
-    )
+    return context.builder.build(node, where)
 
 
 def _entries(built: Mapping[str, Built], delays: Delays, shapes: Shapes) -> list[StateEntry]:

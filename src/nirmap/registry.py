@@ -96,9 +96,11 @@ def check_registry(registry: Registry) -> None:
 
 def check_row(row: Row) -> None:
     """Holds one row against its class; see :func:`check_registry`."""
-    _check_constructor(row.path, row.module, row.arguments, row.accounted, "", row.source)
+    # Where no user's module is read, nothing that it holds can be dropped.
+    accounted = None if row.not_read else row.accounted
+    _check_constructor(row.path, row.module, row.arguments, accounted, "", row.source)
     for name, record, fields in row.records:
-        _check_constructor(f"{row.path}({name}=...)", record, fields, row.accounted, name + ".", row.source)
+        _check_constructor(f"{row.path}({name}=...)", record, fields, accounted, name + ".", row.source)
     if row.state is not None:
         _check_forward(row)
 
@@ -108,7 +110,7 @@ def _parameters(function: Any) -> dict[str, inspect.Parameter]:
 
 
 def _check_constructor(
-    path: str, cls: type[Any], given: Iterable[str], accounted: Iterable[str], prefix: str, source: str
+    path: str, cls: type[Any], given: Iterable[str], accounted: Iterable[str] | None, prefix: str, source: str
 ) -> None:
     parameters = _constructor_parameters(cls)
     takes_any = any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values())
@@ -125,6 +127,8 @@ def _check_constructor(
                 "one of " + ", ".join(named),
                 "correct the mapping",
             )
+    if accounted is None:
+        return
     accounted_here = {name.removeprefix(prefix) for name in accounted if name.startswith(prefix)}
     dropped = [name for name in named if name not in accounted_here and name not in set(given)]
     if dropped:
@@ -150,10 +154,12 @@ def _check_forward(row: Row) -> None:
     if state is None:
         return
     parameters = list(_parameters(row.module.forward))
-    expected = (
-        [variable.kept_as for variable in state.variables] if state.call == "positional" else [state.argument]
-    )
-    for name in [state.argument, *expected]:
+    kept = [variable.kept_as for variable in state.variables]
+    expected = {
+        "positional": [state.argument, *kept, *state.zeroed],
+        "attributes": list[str](),
+    }.get(state.call, [state.argument])
+    for name in expected:
         if name not in parameters:
             raise MappingError(
                 row.source,
@@ -163,19 +169,18 @@ def _check_forward(row: Row) -> None:
             )
     if state.record is not None:
         fields: tuple[str, ...] = getattr(state.record, "_fields", ())
-        kept = [variable.kept_as for variable in state.variables]
-        if sorted(fields) != sorted(kept):
+        if sorted(fields) != sorted([*kept, *state.zeroed]):
             raise MappingError(
                 row.source,
                 f"the record {state.record.__name__} has the fields {', '.join(fields)}",
                 ", ".join(kept),
-                "declare every field of the record under state.variables",
+                "declare every field of the record under state.variables or state.zeroed",
             )
 
 
 def rows_for_node(registry: Registry, node: str) -> list[Row]:
-    """The rows of a primitive, in the order of preference."""
-    return [row for row in registry.rows if row.node == node]
+    """The rows from which a primitive is built, in the order of preference."""
+    return [row for row in registry.rows if row.node == node and row.build is not None]
 
 
 def rows_for_module(registry: Registry, module: type[torch.nn.Module]) -> list[Row]:

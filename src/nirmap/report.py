@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -14,15 +14,25 @@ class NodeReport:
     Attributes:
         node: the primitive, or ``NIRGraph``.
         module: dotted path of the module that stands for it.
-        how: ``native``; ``normal form`` (native, with the input scaled or the state shifted); ``given`` (by the
-            caller's dictionary); ``graph`` (a sub-graph).
+        how: ``native``; ``normal form`` (native, with the input scaled or the state shifted); ``rewritten`` (as
+            several modules); ``fallback`` (the built-in module); ``given`` (by the caller's dictionary); ``graph`` (a
+            sub-graph).
         source: where the mapping is declared.
+        rules: names of the rewrites, the first applied to the node, the others to its parts.
+        because: why the framework has no module that expresses the node itself, for ``rewritten`` and ``fallback``.
+        before: the node's parameters.
+        after: the parameters that the module was built from; of a rewritten node those of its parts, as
+            ``part.parameter``.
     """
 
     node: str
     module: str
-    how: Literal["native", "normal form", "given", "graph"]
+    how: Literal["native", "normal form", "rewritten", "fallback", "given", "graph"]
     source: str = ""
+    rules: tuple[str, ...] = ()
+    because: str = ""
+    before: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+    after: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def test_entries_keep_the_order_of_the_file() -> None:
     """The order of the constructor's arguments and of the rows is that which the writer gave."""
     for framework, row in rows():
         data = value_at(framework.document, row.place.path)
-        assert list(row.build) == list(data["build"])
+        assert list(row.build) == list(data.get("build", {}))
         assert list(row.read) == list(data["read"])
         assert [constraint.because for constraint in row.requires] == [
             entry["because"] for entry in data.get("requires", [])

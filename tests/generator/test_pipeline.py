@@ -106,14 +106,14 @@ def test_unchanged_yaml_changes_no_byte_and_no_time_stamp(folder: Path, generate
             SNNTORCH,
             "snnTorch has no delay line",
             "there is no delay line",
-            ("COVERAGE.md", "nirmap_registry/snntorch.py"),
+            ("nirmap_registry/snntorch.py",),
         ),
         ("functions.yaml", "# What a traced", "# what a traced", ("nirmap_registry/functions.py",)),
         (
             "frameworks/norse.yaml",
             "# Norse: the",
             "# norse: the",
-            ("COVERAGE.md", "nirmap_registry/norse.py"),
+            ("nirmap_registry/norse.py",),
         ),
     ],
 )
@@ -159,10 +159,10 @@ def test_a_file_that_was_edited_by_hand_is_told_with_a_diff(folder: Path, genera
 
 
 def test_a_missing_and_a_left_over_file_are_told(folder: Path, generated: Path) -> None:
-    (generated / "COVERAGE.md").unlink()
+    (generated / "nirmap_registry" / "norse.py").unlink()
     (generated / "nirmap_registry" / "old.py").write_text("x = 1\n")
     first, second = check(folder, generated)
-    assert first.startswith("--- /dev/null\n+++ b/COVERAGE.md")
+    assert first.startswith("--- /dev/null\n+++ b/nirmap_registry/norse.py")
     assert second.startswith("--- a/nirmap_registry/old.py\n+++ /dev/null")
 
 

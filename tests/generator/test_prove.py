@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from declaring import built_rows as rows
 from declaring import (
     changed,
     copied,
@@ -24,12 +25,13 @@ from declaring import (
     name_of_place,
     problems_of,
     proven_expressions,
-    rows,
+    reached,
     with_name_replaced,
     without,
 )
-from nirmap_generator.check import build_expressions, check_framework, module_paths
+from nirmap_generator.check import build_expressions, check_framework
 from nirmap_generator.draw import Draw
+from nirmap_generator.expressions import parse
 from nirmap_generator.load import Document
 from nirmap_generator.model import Framework, Located, Place, Primitive, Row
 from nirmap_generator.parsing import Parser
@@ -56,7 +58,7 @@ def proven(framework: Framework, row: Row, document: Document) -> list[Problem]:
 
 def mutations(located: Located, row: Row, primitive: Primitive) -> list[str]:
     """Other expressions in the place of one: other numbers, other texts, other names of the same sort."""
-    expression = located.expression
+    expression = parse(reached(located, row))
     text, body = expression.text, expression.tree.body
     if "size" in expression.functions:
         return []
@@ -72,7 +74,7 @@ def mutations(located: Located, row: Row, primitive: Primitive) -> list[str]:
             others.append("(2 * dt)")
         found += [with_name_replaced(text, name, other) for other in others]
     paths = [path for path, _ in build_expressions(row)]
-    for name in sorted(module_paths(located)):
+    for name in sorted(".".join(path[1:]) for path in expression.attributes):
         found += [
             with_name_replaced(text, f"module.{name}", f"module.{other}") for other in paths if other != name
         ]
@@ -82,6 +84,9 @@ def mutations(located: Located, row: Row, primitive: Primitive) -> list[str]:
 
 ZERO = "a multiple of zero is zero"
 ASSIGNED = "the bias is assigned after construction"
+IGNORED = "declared under ignores"
+CLASS = "the class of an object is a text here, and so is its attribute"
+LAYERS = ("LI", "LIF", "CubaLI", "CubaLIF")
 # The mutations that mean the same, and why they do.
 NEUTRAL: dict[str, tuple[Callable[[str], bool], str]] = {
     "snntorch.IF[0].read.v_reset": (lambda text: "+" not in text, ZERO),
@@ -107,6 +112,31 @@ NEUTRAL: dict[str, tuple[Callable[[str], bool], str]] = {
         lambda text: True,
         "holds says that the built layer has no bias; test_generated.py holds that against the real class",
     ),
+    **{
+        f"sinabs.{node}[{number}].build.{name}": (
+            lambda text: True,
+            "the decay is assigned after construction",
+        )
+        for node in LAYERS
+        for number in (0, 1)
+        for name in (("tau_mem", "tau_syn") if node.startswith("Cuba") else ("tau_mem",))
+    },
+    **{f"sinabs.{node}[1].build.num_timesteps": (lambda text: True, IGNORED) for node in ("IF", *LAYERS)},
+    **{
+        f"sinabs.{row}.build.spike_threshold": (lambda text: True, IGNORED)
+        for row in ("I[0]", "CubaLI[0]", "CubaLI[1]")
+    },
+    **{
+        f"sinabs.{node}[0].normal_form.shift": (
+            lambda text: text == "v_reset",
+            "the row requires v_reset == v_leak",
+        )
+        for node in ("LIF", "CubaLIF")
+    },
+    **{
+        f"sinabs.{node}[1].read.v_reset": (lambda text: "name_of(module.reset_fn.variable)" in text, CLASS)
+        for node in ("LIF", "CubaLIF")
+    },
 }
 EXPRESSIONS = [
     pytest.param(framework, row, located, id=name_of_place(located.place))
@@ -196,7 +226,14 @@ def test_a_condition_that_the_built_module_does_not_fulfil_is_refused(
 
 
 # Conditions without which every drawn module still comes back: those on a single number that draws do not meet.
-UNMET = (r"module\.(?:beta|alpha) < 1", r"module\.(?:start|end)_dim != 0", r"module\.bias is not None")
+UNMET = (
+    r"module\.(?:beta|alpha) < 1",
+    r"module\.(?:start|end)_dim != 0",
+    r"module\.bias is not None",
+    r"\(module\.alpha_(?:mem|syn) if .*\) (?:< 1|!= 0|is not None)",
+    # The classes of objects are not drawn.
+    r"name_of\(module\.reset_fn\) (?:==|!=) 'MembraneReset'(?: or (?:name_of|module\.reset_fn\.reset_value).*)?",
+)
 
 
 @pytest.mark.parametrize(("framework", "row", "index"), CONDITIONS)
@@ -378,7 +415,7 @@ def test_the_same_values_are_drawn_on_every_run() -> None:
     """Otherwise a proof could fail on one machine only."""
     for _, row in rows():
         primitive = CATALOGUE.primitives[row.node]
-        one, other = Draw(row, primitive), Draw(row, primitive)
+        one, other = Draw(row.module, primitive), Draw(row.module, primitive)
         nodes = [next(iter(draw.nodes())) for draw in (one, other)]
         assert nodes[0] == nodes[1]
         assert [one.changed(value) for value in nodes[0].values()] == [
@@ -395,6 +432,6 @@ def test_the_same_values_are_drawn_on_every_run() -> None:
 )
 def test_a_changed_setting_is_another_one(value: Any) -> None:
     _, row = rows()[0]
-    other = Draw(row, CATALOGUE.primitives[row.node]).changed(value)
+    other = Draw(row.module, CATALOGUE.primitives[row.node]).changed(value)
     assert other != value or isinstance(value, float)
     assert value is None or type(other) is type(value)

@@ -18,6 +18,8 @@ from nirmap_generator.validate import load_schema
 SCHEMAS = sorted((MAPPINGS / "schema").glob("*.json"))
 README = (MAPPINGS / "README.md").read_text(encoding="utf-8")
 names = [path.name for path in SCHEMAS]
+# The schema of each file that is not a framework's.
+KINDS = {"nir.yaml": "catalogue", "functions.yaml": "functions", "rewrites.yaml": "rewrites"}
 
 
 def keys_of(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -66,7 +68,7 @@ def test_the_first_line_names_the_schema_that_the_file_is_held_against(name: str
     first = (MAPPINGS / name).read_text(encoding="utf-8").splitlines()[0]
     named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)
     assert named is not None
-    kind = {"nir.yaml": "catalogue", "functions.yaml": "functions"}.get(name, "framework")
+    kind = KINDS.get(name, "framework")
     target = ((MAPPINGS / name).parent / named[1]).resolve()
     assert target == (MAPPINGS / "schema" / f"{kind}.schema.json").resolve()
     assert target.is_file()
@@ -93,7 +95,7 @@ def is_described(key: str) -> bool:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_key_that_a_file_uses_is_described_in_the_readme(name: str) -> None:
-    kind = {"nir.yaml": "catalogue", "functions.yaml": "functions"}.get(name, "framework")
+    kind = KINDS.get(name, "framework")
     schema = json.loads((MAPPINGS / "schema" / f"{kind}.schema.json").read_text(encoding="utf-8"))
     used = set(used_keys(load(MAPPINGS / name).data, schema))
     assert used
@@ -103,9 +105,11 @@ def test_every_key_that_a_file_uses_is_described_in_the_readme(name: str) -> Non
 @pytest.mark.parametrize("path", SCHEMAS, ids=names)
 def test_every_key_that_is_allowed_is_read(path: Path) -> None:
     """A key that passes the schema and that nothing reads is a declaration that is dropped in silence."""
-    source = (ROOT / "generator" / "nirmap_generator" / "parsing.py").read_text(encoding="utf-8")
+    folder = ROOT / "generator" / "nirmap_generator"
+    sources = [(folder / name).read_text(encoding="utf-8") for name in ("parsing.py", "rewrites.py")]
     read = {
         node.value
+        for source in sources
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }

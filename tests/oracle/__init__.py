@@ -1,4 +1,4 @@
-"""An interpreter of NIR graphs in NumPy, and drawn graphs to hold other implementations against it.
+"""Drawn graphs and inputs, with which the product is held against the interpreter in `nirmap.oracle`.
 
-Nothing in this package uses the product: a fault there cannot be repeated here by sharing code.
+Nothing in this package uses the rest of the product.
 """

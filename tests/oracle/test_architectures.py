@@ -9,8 +9,8 @@ import nir
 import numpy as np
 import pytest
 
+from nirmap.oracle.interpreter import simulate
 from oracle.architectures import braille_recurrent, cnn, single_lif, strong_input, time_step, two_lif_neurons
-from oracle.interpreter import simulate
 
 NIR_PAPER = Path(__file__).parents[3] / "shared" / "nir_paper"
 

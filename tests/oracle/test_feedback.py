@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nirmap.oracle.feedback import delayed_edges, is_stateful
 from oracle.building import input_node, output_node
-from oracle.feedback import delayed_edges, is_stateful
 from oracle.strategies import graphs
 
 

@@ -14,8 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nirmap.oracle.interpreter import margin, simulate
 from oracle.building import chain, input_node, output_node
-from oracle.interpreter import margin, simulate
 from oracle.parameters import TIME_STEP as DT
 from oracle.parameters import neuron
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from oracle import spatial
-from oracle.interpreter import simulate
+from nirmap.oracle import spatial
+from nirmap.oracle.interpreter import simulate
 from oracle.strategies import TIME_STEP, Array, image_graphs, networks
 
 

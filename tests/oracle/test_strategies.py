@@ -12,8 +12,8 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
+from nirmap.oracle.interpreter import margin, simulate
 from oracle.building import chain
-from oracle.interpreter import margin, simulate
 from oracle.strategies import (
     DENSE,
     NEURONS,

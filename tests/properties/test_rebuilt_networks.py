@@ -14,7 +14,7 @@ import torch
 from hypothesis import assume, given, settings
 
 import nirmap
-from oracle.interpreter import Trace, margin, simulate
+from nirmap.oracle.interpreter import Trace, margin, simulate
 from oracle.parameters import Settings
 from oracle.strategies import DENSE, TIME_STEP, graph_inputs, graphs, image_graphs, networks
 

@@ -20,8 +20,8 @@ import nirmap
 from drawn_modules import MAKERS, Made
 from nirmap.cells import Cell
 from nirmap.errors import ReadBackWarning
+from nirmap.oracle.interpreter import margin, simulate
 from nirmap.registry import load_registry
-from oracle.interpreter import margin, simulate
 from oracle.parameters import Fixed, generators
 from oracle.strategies import DENSE, NEURONS, TIME_STEP, Settings, graph_inputs, graphs, image_graphs
 

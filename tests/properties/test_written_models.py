@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import nirmap
 from nirmap.errors import TraceError
+from nirmap.oracle.interpreter import margin, simulate
 from nirmap.reference import Threshold
-from oracle.interpreter import margin, simulate
 from written import DT, cuba, inputs, li, lif, linear, stepped
 
 pytestmark = pytest.mark.filterwarnings("ignore::nirmap.errors.DelayWarning")

@@ -10,7 +10,7 @@ import nir
 import numpy as np
 import torch
 
-from nirmap.building import build_module, node_values
+from nirmap.building import Builder, node_values
 from nirmap.registry import frameworks, load_registry
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Placement, Row
@@ -74,9 +74,7 @@ def suitable_node(row: Row, seed: int = 0) -> Any:
 def build(framework: str, row: Row, node: Any, dtype: torch.dtype = torch.float64) -> Any:
     """The module that stands for a node by exactly this row."""
     registry = replace(load_registry(framework), rows=(row,))
-    return build_module(
-        node, registry, dt=DT, to=Placement(dtype), trainable=frozenset(), where="node 'n'"
-    ).module
+    return Builder(registry, DT, Placement(dtype)).build(node, "node 'n'").module
 
 
 def elementwise_rows(framework: str) -> list[Row]:
@@ -89,12 +87,12 @@ def elementwise_rows(framework: str) -> list[Row]:
 
 
 def stateful_rows() -> list[tuple[str, Row]]:
-    """Every row of a stateful module, with its framework."""
+    """Every row from which a stateful module is built, with its framework."""
     return [
         (framework, row)
         for framework in FRAMEWORKS
         for row in load_registry(framework).rows
-        if row.state is not None
+        if PRIMITIVES[row.node].stateful and row.build is not None
     ]
 
 

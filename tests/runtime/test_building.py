@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from nirmap.building import build_module, is_stateful, node_values, primitive_of
+from nirmap.building import Builder, is_stateful, node_values, primitive_of
 from nirmap.errors import ConstraintError, GraphError, UnsupportedNodeError
 from nirmap.reference import LIF
 from nirmap.registry import load_registry
 from nirmap_registry.catalogue import PRIMITIVES
+from nirmap_registry.rewrites import REWRITES
 from nirmap_registry.rows import NodeConstraint, Placement
 from oracle.building import chain
 from runtime.suitable import DT, FRAMEWORKS, elementwise_rows, suitable_node
@@ -31,14 +32,7 @@ LIF_NODE: Any = nir.LIF(
 
 
 def build(node: nir.NIRNode, framework: str = "torch", trainable: tuple[str, ...] = ()) -> Any:
-    return build_module(
-        node,
-        load_registry(framework),
-        dt=DT,
-        to=Placement(),
-        trainable=frozenset(trainable),
-        where="node 'n'",
-    )
+    return Builder(load_registry(framework), DT, Placement(), frozenset(trainable)).build(node, "node 'n'")
 
 
 def test_a_node_that_the_catalogue_lacks_is_refused_with_its_place() -> None:
@@ -60,13 +54,15 @@ def test_a_class_that_only_has_the_name_of_a_primitive_is_not_taken_for_it() -> 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_primitive_without_a_module_is_refused_with_the_declared_reason(framework: str) -> None:
     registry = load_registry(framework)
-    missing = PRIMITIVES.keys() - {row.node for row in registry.rows}
+    rewritten = {rewrite.node for rewrite in REWRITES}
+    missing = PRIMITIVES.keys() - {row.node for row in registry.rows} - rewritten
     for kind in missing:
         with pytest.raises(UnsupportedNodeError) as raised:
             build(_any_node(kind), framework)
         assert raised.value.where == "node 'n'"
         assert kind in raised.value.found
-        assert raised.value.do == registry.not_mapped[kind]
+        assert registry.not_mapped[kind] in raised.value.expected
+        assert "fallback='torch'" in raised.value.do
 
 
 def _any_node(kind: str) -> nir.NIRNode:
@@ -134,10 +130,9 @@ def test_the_first_row_that_holds_is_taken_and_a_refusal_names_every_row() -> No
     )
     refusing = replace(row, path="toy.First", requires=(never,))
     both = replace(registry, rows=(refusing, replace(row, path="toy.Second")))
-    arguments: dict[str, Any] = {"dt": DT, "to": Placement(), "trainable": frozenset(), "where": "node 'n'"}
-    assert build_module(LIF_NODE, both, **arguments).report.module == "toy.Second"
+    assert Builder(both, DT, Placement()).build(LIF_NODE, "node 'n'").report.module == "toy.Second"
     with pytest.raises(ConstraintError) as raised:
-        build_module(LIF_NODE, replace(registry, rows=(refusing,)), **arguments)
+        Builder(replace(registry, rows=(refusing,)), DT, Placement()).build(LIF_NODE, "node 'n'")
     message = str(raised.value)
     for part in (
         "node 'n'",
@@ -146,7 +141,7 @@ def test_the_first_row_that_holds_is_taken_and_a_refusal_names_every_row() -> No
         "toy.First: it never is",
     ):
         assert part in message
-    assert raised.value.do == "use another one"
+    assert raised.value.do == "use another one; or fallback='torch' takes the built-in module for this node"
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -19,10 +19,10 @@ import pytest
 import torch
 
 from nirmap.cells import Cell, RecordCell, build_cell
+from nirmap.oracle.interpreter import margin, simulate
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Placement, Row
 from oracle.building import chain
-from oracle.interpreter import margin, simulate
 from runtime.suitable import DT, NEURONS, backward, build, inputs, stateful_rows, suitable_node
 
 STATEFUL = [
@@ -150,8 +150,8 @@ def test_moving_to_another_precision_moves_everything(framework: str, row: Row) 
     _, expected = run(made, xs)
     for name, value in state.items():
         torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-5)
-    if isinstance(moved, RecordCell) and moved.kept_in:
-        record: Any = getattr(moved.module, moved.kept_in)
+    if isinstance(moved, RecordCell) and moved.unknown.attributes:
+        record: Any = getattr(moved.module, moved.unknown.attributes[0])
         kept = [value for value in record if isinstance(value, torch.Tensor)]
         assert kept
         assert {value.dtype for value in kept} == {torch.float64}
@@ -323,20 +323,15 @@ def test_a_conversion_does_not_depend_on_the_device() -> None:
             continue
         from dataclasses import replace
 
-        from nirmap.building import build_module
+        from nirmap.building import Builder
         from nirmap.registry import load_registry
 
         node: nir.NIRNode = suitable_node(row)
         registry = replace(load_registry(framework), rows=(row,))
         modules = [
-            build_module(
-                node,
-                registry,
-                dt=DT,
-                to=Placement(torch.float64, torch.device(device)),
-                trainable=frozenset(),
-                where="node 'n'",
-            ).module
+            Builder(registry, DT, Placement(torch.float64, torch.device(device)))
+            .build(node, "node 'n'")
+            .module
             for device in ("cpu", "meta")
         ]
         assert modules[0].state_dict().keys() == modules[1].state_dict().keys()

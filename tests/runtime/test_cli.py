@@ -26,7 +26,7 @@ COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files: small.nir, recurrent.nir, malformed.nir, large.nir, scale.nir, cycle.nir, text.nir."""
+    """Files: small.nir, recurrent.nir, malformed.nir, large.nir, scale.nir, late.nir, cycle.nir, text.nir."""
     path = tmp_path_factory.mktemp("files")
     small = chain([nir.Affine(np.arange(6.0).reshape(3, 2), np.zeros(3)), neurons()], (2,), (3,))
     nir.write(path / "small.nir", small)
@@ -36,6 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = [f"n{index}" for index in range(200)]
     nir.write(path / "large.nir", chain([neurons() for _ in names], (3,), names=["input", *names, "output"]))
     nir.write(path / "scale.nir", chain([nir.Scale(np.ones(3))], (3,)))
+    nir.write(path / "late.nir", chain([nir.Delay(np.full(3, 1e-2))], (3,)))
     loop = chain([nir.Scale(np.ones(3)), nir.Scale(np.full(3, 0.5))], (3,))
     loop.edges.append(("1", "0"))
     nir.write(path / "cycle.nir", loop)
@@ -56,7 +57,7 @@ def test_help_has_examples_that_the_command_accepts(name: str) -> None:
     assert examples
     options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
     for example in examples:
-        assert set(re.findall(r"(?<=\s)--?[a-z]+", example)) <= options
+        assert set(re.findall(r"(?<=\s)--?[a-z-]+", example)) <= options
 
 
 @pytest.mark.parametrize(
@@ -64,11 +65,13 @@ def test_help_has_examples_that_the_command_accepts(name: str) -> None:
     [
         (0, ["inspect", "small.nir"]),
         (0, ["convert", "small.nir", "--framework", "snntorch", "--dt", "0.001"]),
-        (0, ["audit"]),
+        (0, ["audit", "small.nir", "--framework", "torch"]),
+        (1, ["audit", "scale.nir", "--framework", "torch", "--dt", "-1"]),
+        (1, ["audit", "malformed.nir"]),
         (1, ["inspect", "malformed.nir"]),
         (1, ["inspect", "text.nir"]),
         (1, ["convert", "malformed.nir"]),
-        (1, ["convert", "scale.nir", "--framework", "norse"]),
+        (1, ["convert", "late.nir", "--framework", "norse"]),
         (1, ["convert", "small.nir", "--dt", "-1"]),
         (2, ["inspect"]),
         (2, ["inspect", "absent.nir"]),
@@ -84,7 +87,12 @@ def test_help_has_examples_that_the_command_accepts(name: str) -> None:
         (2, ["convert", "torch.nn:Absent", "new.nir"]),
         (2, ["convert", "torch.nn:__name__", "new.nir"]),
         (2, ["audit", "--framework", "unknown"]),
-        (2, ["audit", "--mappings", "no/such/folder"]),
+        (2, ["audit", "absent.nir"]),
+        (2, ["audit", "--diff", "absent.json"]),
+        (2, ["audit", "--dt", "0.001"]),
+        (2, ["audit", "small.nir", "--write"]),
+        (2, ["audit", "small.nir", "--format", "html"]),
+        (2, ["audit", "--write", "--framework", "torch"]),
         (2, ["list", "unknown"]),
         (2, ["generate", "no/such/folder"]),
         (2, ["generate", "."]),
@@ -262,7 +270,7 @@ def test_stdout_has_the_result_and_nothing_else(folder: Path) -> None:
 
 
 def test_a_refusal_ends_with_its_exit_code_and_no_traceback(folder: Path) -> None:
-    done = run_alone("convert", str(folder / "scale.nir"), "--framework", "norse")
+    done = run_alone("convert", str(folder / "late.nir"), "--framework", "norse")
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.startswith("error: node ")

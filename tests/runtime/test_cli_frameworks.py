@@ -1,4 +1,4 @@
-"""The commands ``audit`` and ``list``. If these fail, a user plans with support that is not there."""
+"""The command ``list``. If these fail, a user plans with support that is not there."""
 
 from __future__ import annotations
 
@@ -7,79 +7,10 @@ import json
 import re
 from collections.abc import Callable
 
-import jsonschema
 import pytest
 
 import nirmap
-from commands import ROOT, invoke
-
-AUDIT = {
-    "type": "object",
-    "required": ["nirmap", "coverage", "cells"],
-    "additionalProperties": False,
-    "properties": {
-        "nirmap": {"type": "string"},
-        "coverage": {"const": "declared"},
-        "cells": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["framework", "primitive", "from_nir", "to_nir", "modules", "conditions"],
-                "additionalProperties": False,
-                "properties": {
-                    "framework": {"type": "string"},
-                    "primitive": {"type": "string"},
-                    "from_nir": {"enum": ["exact", "exact when", "no"]},
-                    "to_nir": {"enum": ["exact", "exact when", "no"]},
-                    "modules": {"type": "array", "items": {"type": "string"}},
-                    "conditions": {"type": "array", "items": {"type": "string"}},
-                },
-            },
-        },
-    },
-}
-
-
-def test_audit_as_json_is_what_the_registries_hold() -> None:
-    from nirmap.registry import frameworks, load_registry
-
-    found = json.loads(invoke("audit", "--format", "json").stdout)
-    jsonschema.validate(found, AUDIT)
-    cells = {(cell["framework"], cell["primitive"]): cell for cell in found["cells"]}
-    for name in frameworks():
-        rows = load_registry(name).rows
-        for primitive in {primitive for _, primitive in cells}:
-            own = [row for row in rows if row.node == primitive]
-            cell = cells[name, primitive]
-            assert cell["modules"] == [row.path for row in own]
-            assert cell["from_nir"] == (
-                "no" if not own else "exact" if any(not r.requires for r in own) else "exact when"
-            )
-            assert own or cell["conditions"]
-
-
-def test_audit_in_the_terminal_marks_every_cell() -> None:
-    cells = json.loads(invoke("audit", "--format", "json").stdout)["cells"]
-    text = invoke("audit").stdout
-    marks = {"exact": "yes", "exact when": "if", "no": "no"}
-    frameworks = list(dict.fromkeys(cell["framework"] for cell in cells))
-    for primitive in dict.fromkeys(cell["primitive"] for cell in cells):
-        row = next(line for line in text.splitlines() if line.split()[:1] == [primitive])
-        expected = [
-            c for f in frameworks for c in cells if (c["framework"], c["primitive"]) == (f, primitive)
-        ]
-        assert re.findall(r"(yes|if|no) / (yes|if|no)", row) == [
-            (marks[c["from_nir"]], marks[c["to_nir"]]) for c in expected
-        ]
-    assert "a neuron of snnTorch resets to its resting potential" in invoke("audit", "--reasons").stdout
-    assert "norse" not in invoke("audit", "--framework", "snntorch").stdout
-
-
-def test_audit_as_markdown_is_the_committed_table() -> None:
-    committed = (ROOT / "generated" / "COVERAGE.md").read_text()
-    table = invoke("audit", "--format", "markdown").stdout
-    assert table.startswith("# Coverage")
-    assert committed.endswith(table)  # it begins with a comment on where it comes from
+from commands import invoke
 
 
 def test_list_says_what_is_installed_and_what_it_has() -> None:

@@ -25,7 +25,7 @@ NAME = METADATA.replace("/", "")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files with a node of that name: hostile.nir, and refused.nir, which norse has no module for."""
     path = tmp_path_factory.mktemp("files")
-    for file, node in (("hostile.nir", neurons()), ("refused.nir", nir.Scale(np.ones(3)))):
+    for file, node in (("hostile.nir", neurons()), ("refused.nir", nir.Delay(np.ones(3)))):
         nodes: dict[str, nir.NIRNode] = {"input": input_node(3), NAME: node, "output": output_node(3)}
         nir.write(path / file, nir.NIRGraph(nodes, list(pairwise(nodes)), metadata={NAME: METADATA}))
     return path

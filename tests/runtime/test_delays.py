@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from nirmap.delays import Delays, Edge, delayed_edges
 from nirmap.errors import GraphError
-from oracle.feedback import delayed_edges as oracle_edges
-from oracle.feedback import is_stateful
+from nirmap.oracle.feedback import delayed_edges as oracle_edges
+from nirmap.oracle.feedback import is_stateful
 from oracle.strategies import graphs
 
 ONE = np.ones(1)

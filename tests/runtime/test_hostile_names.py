@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import nirmap
+from nirmap.oracle.interpreter import simulate
 from oracle.building import chain, input_node, output_node
-from oracle.interpreter import simulate
 from runtime.suitable import DT, NEURONS, elementwise_rows, inputs, suitable_node
 
 

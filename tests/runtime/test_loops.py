@@ -14,7 +14,7 @@ import snntorch
 import torch
 
 from nirmap.errors import TraceError
-from oracle.interpreter import simulate
+from nirmap.oracle.interpreter import simulate
 from written import DT, edges, inputs, is_tuple, li, lif, linear, to_nir
 
 Tensor = torch.Tensor

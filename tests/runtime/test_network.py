@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 import nirmap
 from nirmap.errors import GraphError
 from nirmap.network import NameOutputs, PackState, StateEntry, UnpackState
+from nirmap.oracle.interpreter import simulate
+from nirmap_registry.catalogue import PRIMITIVES
 from oracle.building import chain, input_node, output_node
-from oracle.interpreter import simulate
 from runtime.suitable import (
     DT,
     FRAMEWORKS,
@@ -43,7 +44,7 @@ def feedback_network(framework: str, dtype: torch.dtype = torch.float64) -> nirm
 
 
 def feedback_graph(framework: str) -> nir.NIRGraph:
-    rows = [row for row in elementwise_rows(framework) if row.state is not None]
+    rows = [row for row in elementwise_rows(framework) if PRIMITIVES[row.node].stateful]
     neurons = {f"neuron {row.node}": suitable_node(row) for row in rows}
     first = next(iter(neurons))
     nodes: dict[str, Any] = {"x": input_node(NEURONS), "in": nir.Affine(weight(), np.full(NEURONS, 0.1))}
@@ -137,7 +138,10 @@ def test_another_precision_after_a_step_is_the_same_network(framework: str) -> N
         expected, _ = nirmap.run(feedback_network(framework), inputs(15, 3, NEURONS))
         torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
         assert moved.meta["nirmap"] == net.meta["nirmap"]
-        assert len(state) == len([row for row in elementwise_rows(framework) if row.state is not None]) + 1
+        assert (
+            len(state)
+            == len([row for row in elementwise_rows(framework) if PRIMITIVES[row.node].stateful]) + 1
+        )
 
 
 # torch looks at the gradient of what it is given, warns of that, and hides the warning unless warnings are errors.

@@ -320,15 +320,15 @@ def test_a_module_of_the_callers_own_takes_precedence(looped: bool) -> None:
 
 
 def test_a_node_that_the_framework_lacks_can_be_given() -> None:
-    graph = chain([nir.Scale(np.full(2, 3.0))], (2,))
-    with pytest.raises(UnsupportedNodeError, match=r"node '0': a nir\.Scale"):
+    graph = chain([nir.Delay(np.full(2, 3.0))], (2,))
+    with pytest.raises(UnsupportedNodeError, match=r"node '0': a nir\.Delay"):
         nirmap.from_nir(graph, "norse", dt=DT)
 
     class Triple(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return 3 * x
 
-    net = nirmap.from_nir(graph, "norse", dt=DT, node_map={nir.Scale: lambda node: Triple()})
+    net = nirmap.from_nir(graph, "norse", dt=DT, node_map={nir.Delay: lambda node: Triple()})
     assert numbers(net(torch.ones(2))[0]) == [3, 3]
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from nirmap.errors import TraceError
-from oracle.interpreter import simulate
+from nirmap.oracle.interpreter import simulate
 from written import DT, check_written, edges, inputs, lif, linear, stepped, to_nir
 
 Tensor = torch.Tensor

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import nirmap
+from nirmap.oracle.interpreter import simulate
 from oracle.building import chain, input_node, output_node
-from oracle.interpreter import simulate
 from runtime.suitable import DT, FRAMEWORKS, NEURONS, elementwise_rows, inputs, numbers, suitable_node, weight
 
 

@@ -18,9 +18,9 @@ import torch
 
 import nirmap
 from commands import ROOT, invoke
+from nirmap.oracle.interpreter import margin, simulate
 from nirmap.registry import load_registry
 from oracle import architectures
-from oracle.interpreter import margin, simulate
 from watching import MARGIN, assert_fires, assert_same_spikes, layer_spikes
 
 CODE = """
@@ -102,7 +102,9 @@ def test_the_commands_know_it(package: Path) -> None:
     generate(package)
     assert re.search(r"toy +1\.2 +>=1,<2 +0\.001 s", invoke("list").stdout)
     assert re.search(r"toysnn\.Pulse +LIF +stateful", invoke("list", "toy").stdout)
-    assert re.search(r"LIF +if / if", invoke("audit", "--mappings", package / "mappings").stdout)
+    audit = invoke("audit", "-f", "toy")
+    assert audit.exit_code == 0, audit.output
+    assert re.search(r"LIF +if / if", audit.stdout)
 
 
 def test_a_stale_file_is_found_and_an_unchanged_one_kept(package: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from nirmap.cli import converting, coverage, declarations, inspecting, listing
+from nirmap.cli import auditing, comparing, converting, declarations, inspecting, listing
 from nirmap.cli.text import help_text, show_refusal, show_warning
 from nirmap.errors import NirmapError
 from nirmap_generator.problems import DeclarationError
@@ -85,7 +85,8 @@ def everything(
 
 app.command("inspect", help=inspecting.HELP)(inspecting.inspect)
 app.command("convert", help=converting.HELP)(converting.convert)
+app.command("compare", help=comparing.HELP)(comparing.compare)
 app.command("list", help=listing.HELP)(listing.list_frameworks)
-app.command("audit", help=coverage.HELP)(coverage.audit)
+app.command("audit", help=auditing.HELP)(auditing.audit)
 app.command("generate", help=declarations.GENERATE_HELP)(declarations.generate)
 app.command("check", help=declarations.CHECK_HELP)(declarations.check)

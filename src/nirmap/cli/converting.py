@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from nirmap.network import Network
-    from nirmap.report import Report
+    from nirmap.report import NodeReport, Report
 
 HELP = help_text(
     "Rebuild a .nir file, or write a Python network to one.",
@@ -39,10 +40,17 @@ HELP = help_text(
     examples=(
         "nirmap convert model.nir --framework norse",
         "nirmap convert model.nir --framework snntorch --dt 0.001 --verbose",
+        "nirmap convert model.nir --framework norse --fallback torch",
         "nirmap convert my_models:make_net model.nir --framework snntorch",
         "nirmap convert my_models:make_net model.nir --sample 2,34,34",
     ),
 )
+
+
+class Fallback(str, enum.Enum):
+    """What stands for a node that a framework cannot express."""
+
+    torch = "torch"
 
 
 def convert(
@@ -71,7 +79,16 @@ def convert(
             help="Shape of an input without batch, such as 1,28,28; once for each input of a Python network.",
         ),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every parameter.")] = False,
+    fallback: Annotated[
+        Fallback | None,
+        typer.Option(
+            "--fallback", help="Take the built-in module for every node that the framework cannot express."
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Show every parameter, and how each node was converted."),
+    ] = False,
     show_all: ShowAll = False,
 ) -> None:
     """Decides on the direction and converts."""
@@ -84,6 +101,8 @@ def convert(
             )
         if sample:
             raise typer.BadParameter("it is for a Python network only", param_hint="--sample")
+    elif fallback is not None:
+        raise typer.BadParameter("it is for a .nir file only", param_hint="--fallback")
     elif target is None:
         raise typer.BadParameter("name the file to write, after the Python object", param_hint="TARGET.nir")
     elif not target.parent.is_dir():
@@ -95,7 +114,8 @@ def convert(
     if target is not None:
         _write(source, target, framework, dt, shapes, verbose=verbose, show_all=show_all)
     else:
-        _rebuild(source, framework or "torch", dt, verbose=verbose, show_all=show_all)
+        builtin = None if fallback is None else fallback.value
+        _rebuild(source, framework or "torch", dt, builtin, verbose=verbose, show_all=show_all)
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -123,12 +143,20 @@ def _check_framework(framework: str | None) -> None:
         )
 
 
-def _rebuild(source: str, framework: str, dt: float | None, *, verbose: bool, show_all: bool) -> None:
+def _rebuild(
+    source: str,
+    framework: str,
+    dt: float | None,
+    fallback: Literal["torch"] | None,
+    *,
+    verbose: bool,
+    show_all: bool,
+) -> None:
     """From a file to a network, which is shown."""
     import nirmap
 
     with status(f"Importing {framework} and rebuilding {source}"):
-        net = nirmap.from_nir(source, framework, dt=dt)
+        net = nirmap.from_nir(source, framework, dt=dt, fallback=fallback)
     report: Report = net.meta["nirmap"]
     graphs = list(_walk(net, report, source))
     some, rest = limited(graphs, show_all, GRAPH_LIMIT)
@@ -138,7 +166,19 @@ def _rebuild(source: str, framework: str, dt: float | None, *, verbose: bool, sh
     trained = sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)
     write(f"{report.framework}, dt = {report.dt:g} s; {trained:,} trainable parameters")
     arguments = f"{source!r}, {framework!r}" + (f", dt={dt!r}" if dt is not None else "")
+    arguments += f", fallback={fallback!r}" if fallback is not None else ""
     note(f"In Python: net = nirmap.from_nir({arguments})")
+
+
+def _changes(entry: NodeReport) -> list[str]:
+    """How a node was converted: the reason, and the parameters before and after, where they are others."""
+    lines = [f"{entry.how}: {shown(entry.because, None)}"] if entry.because else []
+    before = {name: summary(value) for name, value in entry.before.items()}
+    after = {name: summary(value) for name, value in entry.after.items()}
+    if before != after:
+        lines += [f"node {name} = {text}" for name, text in before.items()]
+        lines += [f"built from {name} = {text}" for name, text in after.items()]
+    return lines
 
 
 def _walk(net: Network, report: Report, path: str) -> Iterator[tuple[Network, str]]:
@@ -156,13 +196,14 @@ def _show_network(net: Network, title: str, verbose: bool, show_all: bool) -> No
     made = table("node", "NIR", "module", "how")
     entries, rest = limited(report.nodes.items(), show_all)
     for name, entry in entries:
-        add_row(made, shown(name, limit), entry.node, entry.module, entry.how)
+        rules = f" by {', '.join(entry.rules)}" if entry.rules else ""
+        add_row(made, shown(name, limit), entry.node, entry.module, entry.how + rules)
     output().print(made)
     hidden(rest, "nodes")
     for name, entry in entries if verbose else ():
         lines = _tensors(net.get_submodule(report.identifiers[name]))
         write(f"{shown(name, limit)}: {entry.module}" + ("" if lines else ", without parameters"))
-        for line in lines:
+        for line in [*_changes(entry), *lines]:
             write(f"  {line}")
     for label, names in (("inputs", report.inputs), ("outputs", report.outputs)):
         some, rest = limited(names, show_all)

@@ -14,7 +14,7 @@ Delay      the x of ``delay / dt`` steps ago, 0 before the first
 =========  ====================================================================================================
 
 With ``method="exponential"`` the factor ``dt / tau`` is ``1 - exp(-dt / tau)``, exact for an input held over the step.
-All state is 0 before the first step. A delayed edge (see `oracle.feedback`) carries the value of the previous step.
+All state is 0 before the first step. A delayed edge (`nirmap.oracle.feedback`) carries the value of the step before.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from typing import Any, Literal, cast
 import nir
 import numpy as np
 
-from oracle import spatial
-from oracle.feedback import delayed_edges
-from oracle.spatial import Array
+from nirmap.oracle import spatial
+from nirmap.oracle.feedback import delayed_edges
+from nirmap.oracle.spatial import Array
 
 Path = tuple[str, ...]
 Method = Literal["forward_euler", "exponential"]

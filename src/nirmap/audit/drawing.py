@@ -1,0 +1,361 @@
+"""What is drawn for each primitive: first the general case, then the corners and what frameworks ask for.
+
+A row that asks for ``v_reset == v_leak`` is executed by the draws that have it, and a corner (a time constant below the
+time step, a resistance of 0) shows whether a condition is one. The numbers come from seeded generators, so that every
+audit draws the same ones; where a potential comes within rounding of its threshold, others are drawn.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import nir
+import numpy as np
+import numpy.typing as npt
+
+from nirmap.oracle.interpreter import Trace, margin, simulate
+from nirmap_registry.catalogue import PRIMITIVES
+
+Array = npt.NDArray[Any]
+Values = dict[str, Any]
+Random = np.random.Generator
+
+DT = 1e-3
+STEPS = 40
+BATCH = 2
+NEURONS = (4,)
+IMAGE = (2, 3, 2)
+MARGIN = 1e-4
+"""How near a potential may come to its threshold, as a part of its largest magnitude."""
+
+INPUT, NODE, OUTPUT = "input", "node", "output"
+
+# Between these numbers, times in time steps. An input between 0 and 2 then makes every neuron fire, and not always.
+_RANGES = {
+    "tau": (4.0, 10.0),
+    "tau_syn": (3.0, 8.0),
+    "tau_mem": (4.0, 10.0),
+    "r": (1.5, 2.5),
+    "v_leak": (0.05, 0.3),
+    "v_threshold": (0.5, 0.8),
+    "v_reset": (-0.3, 0.2),
+    "w_in": (1.2, 2.0),
+    "threshold": (0.5, 1.5),
+    "scale": (0.5, 1.5),
+}
+_TIMES = ("tau", "tau_syn", "tau_mem")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A graph with its input, and what the oracle makes of it.
+
+    Attributes:
+        name: what is particular to it.
+        graph: the graph, with one Input and one Output.
+        inputs: (T, B, *shape), numbers of float32 in float64.
+        dt: time step in s.
+        trace: the oracle's.
+        ties: whether potentials are meant to meet thresholds; else none comes near.
+    """
+
+    name: str
+    graph: nir.NIRGraph
+    inputs: Array
+    dt: float
+    trace: Trace
+    ties: bool = False
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What a draw is made from: a node and the shape of its input."""
+
+    node: nir.NIRNode
+    shape: tuple[int, ...]
+    dt: float = DT
+    whole_numbers: bool = False
+
+
+Maker = Callable[[Random], Sketch]
+
+
+def draws(primitive: str) -> list[Draw]:
+    """The draws of a primitive, the general one first.
+
+    Raises:
+        LookupError: nothing is known of how to draw the primitive.
+    """
+    return [settled(primitive, name, partial(_graph, maker)) for name, maker in _makers(primitive)]
+
+
+def settled(row: str, name: str, make: Callable[[Random], tuple[nir.NIRGraph, Array, float, bool]]) -> Draw:
+    """A draw whose spikes do not hang on rounding; one with whole numbers is meant to meet its thresholds.
+
+    Args:
+        row: name of the row.
+        name: name of the draw.
+        make: makes graph, inputs, time step, and whether potentials may meet thresholds.
+
+    Raises:
+        LookupError: a hundred draws came within rounding of a threshold.
+    """
+    for attempt in range(100):
+        random = np.random.default_rng([zlib.crc32(f"{row}: {name}".encode()), attempt])
+        graph, inputs, dt, ties = make(random)
+        trace = simulate(graph, inputs, dt)
+        if ties or margin(trace) > MARGIN:
+            output = nir.Output({"output": np.array(trace.outputs[OUTPUT].shape[2:])})
+            complete = nir.NIRGraph({**graph.nodes, OUTPUT: output}, list(graph.edges), type_check=False)
+            return Draw(name, complete, inputs, dt, trace, ties)
+    raise LookupError(f"{row}: {name}: every draw comes within rounding of a threshold")
+
+
+def inputs_of(random: Random, shape: tuple[int, ...], whole_numbers: bool = False) -> Array:
+    """An input (T, B, *shape) between 0 and 2."""
+    size = (STEPS, BATCH, *shape)
+    if whole_numbers:
+        return random.integers(0, 3, size).astype(np.float64)
+    return random.uniform(0.0, 2.0, size).astype(np.float32).astype(np.float64)
+
+
+def _graph(maker: Maker, random: Random) -> tuple[nir.NIRGraph, Array, float, bool]:
+    sketch = maker(random)
+    nodes = {
+        INPUT: nir.Input({"input": np.array(sketch.shape)}),
+        NODE: sketch.node,
+        OUTPUT: nir.Output({"output": np.array(sketch.shape)}),
+    }
+    graph = nir.NIRGraph(nodes, [(INPUT, NODE), (NODE, OUTPUT)], type_check=False)
+    inputs = inputs_of(random, sketch.shape, sketch.whole_numbers)
+    return graph, inputs, sketch.dt, sketch.whole_numbers
+
+
+def _makers(primitive: str) -> Iterator[tuple[str, Maker]]:
+    kind = PRIMITIVES[primitive].shape
+    if kind == "elementwise":
+        yield from _elementwise(primitive)
+    elif primitive in _SPATIAL:
+        yield from _SPATIAL[primitive]()
+    else:
+        raise LookupError(f"{primitive}: nothing is known of how to draw it; add it to {__name__}")
+
+
+def neuron(primitive: str, random: Random, shape: tuple[int, ...] = NEURONS, dt: float = DT) -> Values:
+    """Parameters of an elementwise primitive, each neuron with its own."""
+    values: Values = {}
+    for parameter in PRIMITIVES[primitive].declared:
+        if parameter.name == "delay":
+            values["delay"] = dt * random.permutation(int(np.prod(shape))).reshape(shape)
+            continue
+        drawn = random.uniform(*_RANGES.get(parameter.name, (0.5, 1.5)), shape)
+        values[parameter.name] = dt * drawn if parameter.name in _TIMES else drawn
+    if "r" in values and not any(name in values for name in _TIMES):
+        values["r"] = values["r"] / (10 * dt)  # an integrator without leak
+    return values
+
+
+def _elementwise(primitive: str) -> Iterator[tuple[str, Maker]]:
+    names = {parameter.name for parameter in PRIMITIVES[primitive].declared}
+
+    def maker(*changes: Callable[[Values], Values], shape: tuple[int, ...] = NEURONS) -> Maker:
+        def make(random: Random) -> Sketch:
+            values = neuron(primitive, random, shape)
+            for change in changes:
+                values = change(values)
+            return Sketch(getattr(nir, primitive)(**values), shape)
+
+        return make
+
+    yield "each neuron with its own parameters", maker()
+    yield "on an image", maker(shape=IMAGE)
+    yield "equal neurons", maker(equal)
+    if {"v_reset", "v_leak"} <= names:
+        yield "v_reset = v_leak", maker(reset_at_leak)
+        yield "v_reset = v_leak, equal neurons", maker(reset_at_leak, equal)
+    if names & {"v_reset", "v_leak"}:
+        yield "v_leak = v_reset = 0", maker(at_zero)
+        yield "v_leak = v_reset = 0, equal neurons", maker(at_zero, equal)
+    if "r" in names:
+        yield "input unscaled, v_leak = v_reset = 0, equal neurons", maker(at_zero, equal, unscaled)
+    for name, change in _CORNERS.items():
+        if change(neuron(primitive, np.random.default_rng(0))) is not None:
+            yield name, maker(reset_at_leak, partial(_changed, change))
+    if primitive in ("IF", "Threshold"):
+        yield "potentials that meet the threshold", lambda random: _tie(primitive)
+
+
+def _changed(change: Callable[[Values], Values | None], values: Values) -> Values:
+    return change(values) or values
+
+
+def equal(values: Mapping[str, Any]) -> Values:
+    """All neurons like the first."""
+    return {name: np.full_like(value, value.flat[0]) for name, value in values.items()}
+
+
+def reset_at_leak(values: Mapping[str, Any]) -> Values:
+    """The neuron is reset to its resting potential, where it has one."""
+    both = {"v_reset", "v_leak"} <= values.keys()
+    return {**values, "v_reset": values["v_leak"]} if both else dict(values)
+
+
+def at_zero(values: Mapping[str, Any]) -> Values:
+    """Resting potential and reset at 0."""
+    zero = {name: np.zeros_like(values[name]) for name in ("v_leak", "v_reset") if name in values}
+    return {**values, **zero}
+
+
+def unscaled(values: Mapping[str, Any]) -> Values:
+    """The input is added to the potential as it is: no framework has to scale it."""
+    if "tau_mem" in values:
+        return {
+            **values,
+            "r": values["tau_mem"] / DT,
+            "w_in": values["tau_syn"] / DT,
+            **({"v_threshold": 8 * values["v_threshold"]} if "v_threshold" in values else {}),
+        }
+    threshold = {"v_threshold": 4 * values["v_threshold"]} if "v_threshold" in values else {}
+    return {
+        **values,
+        "r": values["tau"] / DT if "tau" in values else np.full_like(values["r"], 1 / DT),
+    } | threshold
+
+
+def _first(name: str, value: Callable[[Values], Any]) -> Callable[[Values], Values | None]:
+    """Changes one parameter of the first neuron; None for a primitive that does not have it."""
+
+    def change(values: Values) -> Values | None:
+        if name not in values:
+            return None
+        changed = np.array(values[name])
+        changed.flat[0] = value(values)
+        return {**values, name: changed}
+
+    return change
+
+
+def _times(factor: float) -> Callable[[Values], Values | None]:
+    def change(values: Values) -> Values | None:
+        times = {name: np.full_like(values[name], factor * DT) for name in _TIMES if name in values}
+        return {**values, **times} if times else None
+
+    return change
+
+
+def _delays(change: Callable[[Array], Array]) -> Callable[[Values], Values | None]:
+    return lambda values: {"delay": change(values["delay"])} if "delay" in values else None
+
+
+# One thing that a module may not be able to do, in a neuron that is reset to its resting potential.
+_CORNERS: Mapping[str, Callable[[Values], Values | None]] = {
+    "time constants below dt": _times(0.75),
+    "time constants of dt": _times(1.0),
+    "a neuron with r = 0": _first("r", lambda values: 0.0),
+    "a neuron with r < 0": _first("r", lambda values: -values["r"].flat[0]),
+    "a neuron with w_in < 0": _first("w_in", lambda values: -values["w_in"].flat[0]),
+    "a neuron with v_threshold < 0": _first("v_threshold", lambda values: -0.1),
+    "a neuron with v_threshold < v_reset": _first(
+        "v_threshold", lambda values: float(values["v_reset"].flat[0]) - 0.02
+    ),
+    "a threshold < 0": _first("threshold", lambda values: -0.2),
+    "a factor of 0": _first("scale", lambda values: 0.0),
+    "a factor < 0": _first("scale", lambda values: -0.5),
+    "a delay of 0": _delays(np.zeros_like),
+}
+
+
+def _tie(primitive: str) -> Sketch:
+    """Whole numbers, exact in every dtype, whose sums meet the threshold: NIR fires above it, not on it."""
+    dt = 2.0**-10
+    three = np.full(NEURONS, 3.0)
+    if primitive == "Threshold":
+        return Sketch(nir.Threshold(three / 3), NEURONS, dt, whole_numbers=True)
+    node = nir.IF(np.full(NEURONS, 1 / dt), three, v_reset=np.zeros(NEURONS))
+    return Sketch(node, NEURONS, dt, whole_numbers=True)
+
+
+def weights(random: Random, shape: tuple[int, ...]) -> Array:
+    """Weights of both signs whose rows (the last axis) sum to about 1."""
+    drawn: Array = random.uniform(-0.4, 1.0, shape)
+    scaled: Array = drawn / np.maximum(drawn.sum(axis=-1, keepdims=True), 0.5)
+    return scaled
+
+
+def _layer(primitive: str) -> Iterator[tuple[str, Maker]]:
+    def maker(shape: tuple[int, ...]) -> Maker:
+        def make(random: Random) -> Sketch:
+            values: Values = {"weight": weights(random, shape)}
+            if primitive == "Affine":
+                values["bias"] = random.uniform(-0.2, 0.4, shape[:-1])
+            return Sketch(getattr(nir, primitive)(**values), (*shape[:-2], shape[-1]))
+
+        return make
+
+    yield "a matrix", maker((3, 4))
+    yield "a single weight", maker((1, 1))
+    yield "several matrices", maker((2, 3, 4))
+
+
+def _convolution(primitive: str) -> Iterator[tuple[str, Maker]]:
+    axes = 1 if primitive == "Conv1d" else 2
+    space, kernel = (7, 8)[:axes], (3, 2)[:axes]
+
+    def maker(padding: Any, stride: int, dilation: int, groups: int) -> Maker:
+        def make(random: Random) -> Sketch:
+            weight = weights(random, (6, 4 // groups, *kernel))
+            bias = random.uniform(-0.2, 0.4, 6)
+
+            def per_axis(number: int) -> Any:
+                return number if axes == 1 else (number,) * axes
+
+            node = getattr(nir, primitive)(
+                input_shape=space[0] if axes == 1 else space,
+                weight=weight,
+                stride=per_axis(stride),
+                padding=padding if isinstance(padding, str) else per_axis(padding),
+                dilation=per_axis(dilation),
+                groups=groups,
+                bias=bias,
+            )
+            return Sketch(node, (4, *space))
+
+        return make
+
+    yield "stride, padding, dilation and groups", maker(1, 2, 2, 2)
+    yield "padding 'same'", maker("same", 1, 2, 1)
+    yield "padding 'valid'", maker("valid", 1, 1, 1)
+
+
+def _pool(primitive: str) -> Iterator[tuple[str, Maker]]:
+    def maker(kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]) -> Maker:
+        node = getattr(nir, primitive)(np.array(kernel), np.array(stride), np.array(padding))
+        return lambda random: Sketch(node, (2, 7, 8))
+
+    yield "windows that overlap, with padding", maker((3, 2), (2, 1), (1, 0))
+    yield "windows side by side", maker((2, 2), (2, 2), (0, 0))
+
+
+def _flatten() -> Iterator[tuple[str, Maker]]:
+    def maker(start: int, end: int) -> Maker:
+        shape = (2, 3, 4)
+        return lambda random: Sketch(nir.Flatten({"input": np.array(shape)}, start, end), shape)
+
+    yield "all axes", maker(0, -1)
+    yield "the first two axes", maker(0, 1)
+    yield "the last two axes", maker(-2, -1)
+
+
+_SPATIAL: Mapping[str, Callable[[], Iterator[tuple[str, Maker]]]] = {
+    "Linear": lambda: _layer("Linear"),
+    "Affine": lambda: _layer("Affine"),
+    "Conv1d": lambda: _convolution("Conv1d"),
+    "Conv2d": lambda: _convolution("Conv2d"),
+    "SumPool2d": lambda: _pool("SumPool2d"),
+    "AvgPool2d": lambda: _pool("AvgPool2d"),
+    "Flatten": _flatten,
+}

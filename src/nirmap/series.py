@@ -1,0 +1,100 @@
+"""A node as several modules in a row: what a rewrite becomes in a rebuilt network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from nirmap.neuron import State
+from nirmap_registry.catalogue import PRIMITIVES
+from nirmap_registry.rewrites import REWRITES
+from nirmap_registry.rows import Rewrite, Values
+
+
+class Series(torch.nn.Module):
+    r"""Modules that the signal passes through in turn, and that together are one node.
+
+    ``series(input, state)`` returns the output and the new state, in the node's own variables; for a node without
+    state, the output alone. Input and output have the shape (\*batch, \*shape).
+
+    Args:
+        rewrite: the rewrite that was applied.
+        parts: the module of each part, by its name.
+        stateful: the parts whose module takes and returns state.
+    """
+
+    def __init__(
+        self, rewrite: Rewrite, parts: Mapping[str, torch.nn.Module], stateful: frozenset[str]
+    ) -> None:
+        super().__init__()
+        self.rewrite_name = rewrite.name
+        self.names = [name for name, _ in rewrite.series]
+        self.taking_state = stateful
+        # The node's variable for each variable of a part.
+        self.variables: dict[str, dict[str, str]] = {name: {} for name in self.names}
+        for variable, (part, inner) in rewrite.state.items():
+            self.variables[part][inner] = variable
+        self.stateful = bool(rewrite.state)
+        for name, module in parts.items():
+            self.add_module(name, module)
+
+    @property
+    def rewrite(self) -> Rewrite:
+        """The rewrite that was applied."""
+        return next(entry for entry in REWRITES if entry.name == self.rewrite_name)
+
+    @property
+    def node(self) -> str:
+        """Name of the primitive that the parts are together."""
+        return self.rewrite.node
+
+    def part(self, name: str) -> torch.nn.Module:
+        """The module of a part."""
+        module: torch.nn.Module = self.get_submodule(name)
+        return module
+
+    def forward(self, input: torch.Tensor, state: State | None = None) -> Any:
+        """One step of all parts."""
+        new: State = {}
+        for name in self.names:
+            module, variables = self._modules[name], self.variables[name]
+            if module is None:
+                raise TypeError(f"the part {name!r} was removed")
+            if name not in self.taking_state:
+                input = module(input)
+                continue
+            # A part that holds none of the node's variables begins every step anew.
+            known = bool(variables) and state is not None
+            held = {inner: state[outer] for inner, outer in variables.items()} if known and state else None
+            input, after = module(input, held)
+            new.update({outer: after[inner] for inner, outer in variables.items()})
+        return (input, new) if self.stateful else input
+
+    def extra_repr(self) -> str:
+        """The node and the rewrite."""
+        return f"nir.{self.node}, {self.rewrite_name}"
+
+
+def unrewritten(series: Series, parts: Mapping[str, Values], dt: float) -> Values | None:
+    """The parameters of the node that a series was made of.
+
+    Args:
+        series: the series.
+        parts: the parameters of each part, as they are now.
+        dt: time step in s.
+
+    Returns:
+        The parameters; None where the parts are no longer what the rewrite makes of any node, as after training.
+    """
+    rewrite = series.rewrite
+    values = rewrite.read(parts, dt)
+    again = rewrite.parts(values, dt)
+    for name, node in rewrite.series:
+        for parameter in PRIMITIVES[node].declared:
+            found, expected = np.asarray(parts[name][parameter.name]), np.asarray(again[name][parameter.name])
+            if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-5, atol=1e-8):
+                return None
+    return values

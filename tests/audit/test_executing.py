@@ -1,0 +1,152 @@
+"""If these fail, a mapping can be wrong without the audit saying so, or a right one is called wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nirmap_registry.norse
+from nirmap.audit.cells import Cell
+from nirmap.audit.drawing import draws
+from nirmap.audit.executing import from_nir_cell, network_cells, primitive_from_nir, to_nir_cell
+from nirmap.registry import frameworks, load_registry
+from nirmap_registry.rows import Registry, Row
+
+FRAMEWORKS = sorted(frameworks())
+
+
+def cells(framework: str, primitive: str) -> tuple[Cell, Cell]:
+    registry, drawn = load_registry(framework), draws(primitive)
+    return (
+        primitive_from_nir(framework, registry, primitive, drawn),
+        to_nir_cell(framework, registry, primitive, drawn),
+    )
+
+
+@pytest.fixture
+def change(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Changes the rows of a primitive in the table of norse, as a wrong declaration would."""
+
+    def apply(primitive: str, **functions: Callable[[Row], Any]) -> None:
+        registry: Registry = nirmap_registry.norse.REGISTRY
+        rows = tuple(
+            replace(row, **{name: make(row) for name, make in functions.items()})
+            if row.node == primitive
+            else row
+            for row in registry.rows
+        )
+        monkeypatch.setattr(nirmap_registry.norse, "REGISTRY", replace(registry, rows=rows))
+        load_registry.cache_clear()
+
+    yield apply
+    load_registry.cache_clear()
+
+
+def with_parameter(name: str, factor: float) -> Callable[[Row], Any]:
+    """A build whose formula for one parameter is off by a factor."""
+
+    def make(row: Row) -> Any:
+        def build(node: Any, dt: float, to: Any) -> Any:
+            assert row.build is not None
+            return row.build({**node, name: factor * node[name]}, dt, to)
+
+        return build
+
+    return make
+
+
+def nothing(row: Row) -> Any:
+    return ()
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_neuron_and_a_layer_are_executed_in_every_framework(framework: str) -> None:
+    for primitive in ("LIF", "Conv2d"):
+        for cell in cells(framework, primitive):
+            assert cell.status != "wrong", cell.because
+            if cell.status in ("exact", "exact when", "by rewrite"):
+                assert cell.modules
+                assert 0 <= cell.errors["float32"] < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("primitive", "parameter", "factor"),
+    [
+        ("LIF", "tau", 1.001),
+        ("LI", "v_leak", 0.999),
+        ("CubaLIF", "tau_syn", 1.01),
+        ("IF", "v_threshold", 1.01),
+    ],
+)
+def test_a_wrong_formula_is_wrong_in_the_audit(
+    change: Callable[..., None], primitive: str, parameter: str, factor: float
+) -> None:
+    assert {cell.status for cell in cells("norse", primitive)} <= {"exact", "exact when"}
+    change(primitive, build=with_parameter(parameter, factor))
+    forward, backward = cells("norse", primitive)
+    assert forward.status == "wrong"
+    assert any("in float32" in reason for reason in forward.because)
+    # The module is written as what it is, and the node that it is written as becomes another module.
+    assert backward.status == "wrong"
+    assert all("built again" in reason for reason in backward.because)
+
+
+def test_a_wrong_reading_is_wrong_in_both_directions(change: Callable[..., None]) -> None:
+    def read(row: Row) -> Any:
+        def doubled(module: Any, dt: float) -> Any:
+            return {**row.read(module, dt), "r": 2.0 * row.read(module, dt)["r"]}
+
+        return doubled
+
+    change("LIF", read=read)
+    assert [cell.status for cell in cells("norse", "LIF")] == ["wrong", "wrong"]
+
+
+def test_a_condition_that_is_missing_is_found_by_its_corner(change: Callable[..., None]) -> None:
+    """LICell keeps its current as it has decayed, so a time constant of dt loses it."""
+    assert cells("norse", "CubaLI")[0].status == "exact"
+    change("CubaLI", requires=nothing)
+    forward, _ = cells("norse", "CubaLI")
+    assert forward.status == "wrong"
+    wrong = {case.name for case in forward.cases if case.how == "wrong"}
+    assert wrong == {"time constants of dt", "a neuron with r = 0"}
+
+
+def test_a_condition_that_no_draw_breaks_is_a_condition_all_the_same(change: Callable[..., None]) -> None:
+    def requires(row: Row) -> Any:
+        (entry,) = load_registry("norse").rows[0].requires or (None,)
+        assert entry is None
+        from nirmap_registry.rows import NodeConstraint
+
+        return (
+            NodeConstraint(
+                "r < 1e9", "it is small", "", ("r",), lambda node, dt: bool(np.all(node["r"] < 1e9))
+            ),
+        )
+
+    change("LIF", requires=requires)
+    forward, _ = cells("norse", "LIF")
+    assert forward.status == "exact when"
+    assert [entry.that for entry in forward.conditions] == ["r < 1e9"]
+
+
+def test_what_a_framework_lacks_is_a_fallback_with_the_declared_reason() -> None:
+    forward, backward = cells("norse", "Delay")
+    assert forward.status == "fallback"
+    assert forward.because == (load_registry("norse").not_mapped["Delay"],)
+    assert {case.how for case in forward.cases} == {"fallback"}
+    assert (backward.status, backward.because) == ("no", forward.because)
+
+
+def test_feedback_is_executed_as_a_network() -> None:
+    forward, backward = network_cells("torch", "LIF <-> Affine")
+    assert (forward.status, backward.status) == ("exact", "exact")
+    assert set(forward.modules) == {"torch.nn.Linear", "nirmap.reference.LIF"}
+
+
+def test_without_draws_that_ran_nothing_is_exact() -> None:
+    assert from_nir_cell("LIF", (), "there is none", ()).status != "exact"

@@ -1,0 +1,103 @@
+"""The audit of a graph. If these fail, a user learns of one node in the way at a time, or of help that does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import nir
+import numpy as np
+import pytest
+
+import nirmap
+from commands import invoke
+from nirmap.audit.documents import GRAPH_SCHEMA, load_schema
+from nirmap.audit.graphs import Answer, answer
+from nirmap.files import read_graph
+from oracle.building import chain
+
+ONES = np.ones(3)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """Two nodes that snnTorch cannot express, one of them inside of a sub-graph, and two that it can."""
+    lif = nir.LIF(0.02 * ONES, ONES, 0 * ONES, 0.25 * ONES, v_reset=0.1 * ONES)
+    fine = nir.LI(0.02 * ONES, ONES, 0 * ONES)
+    inner = chain([lif, fine], (3,), names=["in", "neuron", "fine", "out"])
+    fast = nir.LI(5e-5 * ONES, ONES, 0 * ONES)
+    path = tmp_path / "graph.nir"
+    nir.write(path, chain([inner, fast, fine], (3,), names=["in", "inner", "fast", "fine", "out"]))
+    return path
+
+
+def ask(framework: str, path: Path, dt: float | None = None) -> Answer:
+    done: list[int] = []
+    found = answer(framework, lambda count, total: done.append(count), path=str(path), dt=dt)
+    assert done == list(range(1, len(done) + 1))
+    return found
+
+
+def test_every_node_in_the_way_is_named_with_parameter_value_reason_and_help(graph: Path) -> None:
+    found = ask("snntorch", graph, 1e-4)
+    assert found.state == "runs with fallback"
+    offenders = {offender.node: offender for offender in found.offenders}
+    assert set(offenders) == {("inner", "neuron"), ("fast",)}
+    neuron = offenders["inner", "neuron"]
+    (problem,) = [entry for entry in neuron.problems if entry.that == "v_reset == v_leak"]
+    assert problem.parameters == {"v_reset": "0.1", "v_leak": "0"}
+    assert problem.because == "a neuron of snnTorch resets to its resting potential"
+    assert problem.module == "snntorch.Leaky"
+    assert "fallback='torch'" in neuron.help
+    assert not any(entry.startswith("dt=") for entry in neuron.help)
+    assert "dt=5e-05" in offenders["fast",].help
+
+
+def test_the_help_helps(graph: Path) -> None:
+    content = read_graph(graph)
+    with pytest.raises(nirmap.ConstraintError):
+        nirmap.from_nir(content, "snntorch", dt=1e-4)
+    nirmap.from_nir(content, "snntorch", dt=1e-4, fallback="torch")
+    assert [entry.node for entry in ask("snntorch", graph, 5e-5).offenders] == [("inner", "neuron")]
+
+
+def test_a_framework_that_runs_it_says_how(graph: Path) -> None:
+    found = ask("torch", graph)
+    assert (found.state, found.offenders) == ("runs", ())
+    names = ("inner/neuron", "inner/fine", "fast", "fine")
+    assert found.how == dict.fromkeys(names, "native")
+
+
+def test_another_time_step_than_the_graphs_is_told_of_the_graph(tmp_path: Path) -> None:
+    path = tmp_path / "stated.nir"
+    network = nirmap.from_nir(chain([nir.LI(0.02 * ONES, ONES, 0 * ONES)], (3,)), dt=1e-3)
+    nirmap.to_nir(network, path=path)
+    (offender,) = ask("torch", path, 2e-3).offenders
+    assert offender.node == ()
+    said = " ".join([offender.found, *(entry.that for entry in offender.problems)])
+    assert "0.001" in said
+    assert "0.002" in said
+    assert ask("torch", path).state == "runs"
+
+
+def test_the_command_writes_valid_json_and_a_table(graph: Path, tmp_path: Path) -> None:
+    target = tmp_path / "answer.json"
+    result = invoke("audit", graph, "-f", "torch", "-f", "snntorch", "--json", "--output", target)
+    assert result.exit_code == 1  # snntorch was asked for, and cannot
+    document = json.loads(target.read_text())
+    jsonschema.validate(document, load_schema(GRAPH_SCHEMA))
+    assert [entry["state"] for entry in document["frameworks"]] == ["runs", "runs with fallback"]
+    text = invoke("audit", graph, "-f", "snntorch", columns=120).stdout
+    assert "snntorch: inner / neuron (LIF)" in text
+    assert "not v_reset == v_leak (snntorch.Leaky)" in text
+    assert "snntorch: fast (LI)" in text
+    assert "what would help: " in text
+
+
+def test_names_from_a_file_reach_the_terminal_as_text(tmp_path: Path) -> None:
+    name = "evil\x1b[2J[red]"
+    nir.write(tmp_path / "evil.nir", chain([nir.Delay(1e-3 * ONES)], (3,), names=["in", name, "out"]))
+    text = invoke("audit", tmp_path / "evil.nir", "-f", "norse").output
+    assert "\x1b" not in text
+    assert "evil\\x1b[2J[red]" in text
