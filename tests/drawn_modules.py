@@ -156,6 +156,13 @@ def _snntorch(cell: Any, *decays: str, leaks: bool, spikes: bool) -> Maker:
     return make
 
 
+def _threshold_of_snntorch(random: Random) -> Made:
+    """A neuron that remembers nothing."""
+    values: dict[str, Any] = {"threshold": _between(random, -0.5, 2.0)}
+    neuron = snntorch.Leaky(0.0, reset_mechanism="none", **values)
+    return Made(neuron, (WIDTH,), ("beta", "threshold", "reset_mechanism"))
+
+
 _LAYERS: dict[tuple[str, str], Maker] = {
     ("Affine", "torch.nn.Linear"): _linear(True),
     ("Linear", "torch.nn.Linear"): _linear(False),
@@ -196,6 +203,7 @@ MAKERS: dict[tuple[str, str], Maker] = {
     ("CubaLIF", "norse.torch.LIFCell"): _norse(
         norse.torch.LIFCell, norse.torch.LIFParameters, has_leak=True, spikes=True, current=True
     ),
+    ("Threshold", "snntorch.Leaky"): _threshold_of_snntorch,
     ("I", "snntorch.Leaky"): _snntorch(snntorch.Leaky, "beta", leaks=False, spikes=False),
     ("IF", "snntorch.Leaky"): _snntorch(snntorch.Leaky, "beta", leaks=False, spikes=True),
     ("LI", "snntorch.Leaky"): _snntorch(snntorch.Leaky, "beta", leaks=True, spikes=False),

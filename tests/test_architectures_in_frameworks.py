@@ -19,7 +19,16 @@ import nirmap
 from nirmap.oracle.interpreter import Trace, margin, simulate
 from nirmap_registry import FRAMEWORKS
 from oracle import architectures
-from watching import MARGIN, Streams, assert_fires, assert_same_spikes, layer_spikes, run, spiking_nodes
+from watching import (
+    MARGIN,
+    Streams,
+    assert_fires,
+    assert_same_spikes,
+    fallback_of,
+    layer_spikes,
+    run,
+    spiking_nodes,
+)
 
 ARCHITECTURES: dict[str, Callable[[], nir.NIRGraph]] = {
     "single_lif": architectures.single_lif,
@@ -32,8 +41,6 @@ ARCHITECTURES: dict[str, Callable[[], nir.NIRGraph]] = {
 STEPS = dict.fromkeys(ARCHITECTURES, 300) | {"two_lif_neurons": 2000, "cnn": 40}
 BATCH = 2
 LEAST_SPIKES = 20
-# The first neuron rests at 1.2 and is reset to 0, and a Leaky is reset to where it rests.
-REFUSED = {("two_lif_neurons", "snntorch")}
 
 
 @functools.cache
@@ -57,24 +64,18 @@ def test_every_layer_fires(name: str) -> None:
 def test_every_layer_gives_the_oracles_spikes(name: str, framework: str) -> None:
     graph, inputs, trace = simulated(name)
     dt = architectures.time_step(graph)
-    if (name, framework) in REFUSED:
-        with pytest.raises(nirmap.ConstraintError) as refused:
-            nirmap.from_nir(graph, framework, dt=dt)
-        assert refused.value.where == "node 'lif1'"
-        assert refused.value.found == "nir.LIF with v_leak = 1.2, v_reset = 0"
-        return
     assert_same_spikes(layer_spikes(graph, inputs, framework, dt), trace)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name != "two_lif_neurons"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_network_written_by_one_framework_is_the_same_in_torch(
     name: str, framework: str, tmp_path: Path
 ) -> None:
     """From the framework to a file, and from the file to the reference modules: as people exchange networks."""
     graph, inputs, trace = simulated(name)
     dt = architectures.time_step(graph)
-    net = nirmap.from_nir(graph, framework, dt=dt, dtype=torch.float64)
+    net = nirmap.from_nir(graph, framework, dt=dt, dtype=torch.float64, fallback=fallback_of(framework))
     nirmap.to_nir(net, path=tmp_path / "net.nir")
     outputs, _ = run(nirmap.from_nir(tmp_path / "net.nir", dt=dt, dtype=torch.float64), inputs)
     for output, expected in trace.outputs.items():

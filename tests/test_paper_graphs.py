@@ -18,7 +18,17 @@ import nirmap
 from nirmap.oracle.interpreter import Trace, margin, simulate
 from nirmap_registry import FRAMEWORKS
 from oracle import architectures
-from watching import MARGIN, Streams, assert_fires, assert_same_spikes, layer_spikes, run, spiking_nodes
+from watching import (
+    CANNOT_SPIKE,
+    MARGIN,
+    Streams,
+    assert_fires,
+    assert_same_spikes,
+    fallback_of,
+    layer_spikes,
+    run,
+    spiking_nodes,
+)
 
 BATCH = 2
 LEAST_SPIKES = 20
@@ -39,7 +49,7 @@ class Case:
     file: str
     layers: int
     dt: float = 1e-4
-    steps: int = 300
+    steps: int = 500
     second_threshold: float | None = None
 
 
@@ -51,15 +61,14 @@ CASES = {
     "braille with bias": Case("braille/braille_noDelay_bias_zero.nir", 2),
     "braille without bias": Case("braille/braille_noDelay_noBias_subtract.nir", 2),
 }
-# What a framework cannot express: the node, what stands there, and why. snntorch.Leaky is reset to the potential that
-# it decays to; the first of the two neurons rests at 1.2 and is reset to 0.
-REFUSED = {
-    (name, "snntorch"): (
-        "node 'lif1'",
-        "nir.LIF with v_leak = 1.2, v_reset = 0",
-        "v_reset == v_leak (snntorch.Leaky: a neuron of snnTorch resets to its resting potential)",
-    )
-    for name in ("two_lif_neurons", "two_lif_neurons, both fire")
+# The first neuron in each file, which rockpool refuses.
+FIRST = {
+    "lif_norse": ("1", "LIF"),
+    "two_lif_neurons": ("lif1", "LIF"),
+    "two_lif_neurons, both fire": ("lif1", "LIF"),
+    "cnn_sinabs": ("1", "IF"),
+    "braille with bias": ("lif1.lif", "CubaLIF"),
+    "braille without bias": ("lif1.lif", "CubaLIF"),
 }
 
 
@@ -95,31 +104,30 @@ def test_every_layer_fires(name: str, nir_paper: Path) -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("name", CASES)
-def test_every_layer_gives_the_oracles_spikes_or_the_reason(
-    name: str, framework: str, nir_paper: Path
-) -> None:
+def test_every_layer_gives_the_oracles_spikes(name: str, framework: str, nir_paper: Path) -> None:
     graph, inputs, trace = simulated(nir_paper, name)
-    case = CASES[name]
-    if (name, framework) in REFUSED:
-        with pytest.raises(nirmap.ConstraintError) as refused:
-            nirmap.from_nir(graph, framework, dt=case.dt)
-        error = refused.value
-        assert (error.where, error.found, error.expected) == REFUSED[name, framework]
-        return
-    assert_same_spikes(layer_spikes(graph, inputs, framework, case.dt), trace)
+    assert_same_spikes(layer_spikes(graph, inputs, framework, CASES[name].dt), trace)
+
+
+@pytest.mark.parametrize("framework", sorted(CANNOT_SPIKE))
+@pytest.mark.parametrize("name", CASES)
+def test_a_framework_that_cannot_reset_to_a_value_says_so(name: str, framework: str, nir_paper: Path) -> None:
+    graph, _, _ = simulated(nir_paper, name)
+    with pytest.raises(nirmap.UnsupportedNodeError) as refused:
+        nirmap.from_nir(graph, framework, dt=CASES[name].dt)
+    node, kind = FIRST[name]
+    assert (refused.value.where, refused.value.found) == (f"node {node!r}", f"a nir.{kind}")
+    assert "cannot be reset to a value" in refused.value.expected
+    assert "fallback='torch'" in refused.value.do
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("name", [name for name in CASES if "both" not in name])
 def test_the_file_as_it_is_gives_the_oracles_output(name: str, framework: str, nir_paper: Path) -> None:
     """Without the Outputs that the test above adds, and read by nirmap itself."""
-    if (name, framework) in REFUSED:
-        with pytest.raises(nirmap.ConstraintError, match="lif1"):
-            nirmap.from_nir(nir_paper / CASES[name].file, framework)
-        return
     _, inputs, trace = simulated(nir_paper, name)
-    path = nir_paper / CASES[name].file
-    net = nirmap.from_nir(path, framework, dt=CASES[name].dt, dtype=torch.float64)
+    path, dt = nir_paper / CASES[name].file, CASES[name].dt
+    net = nirmap.from_nir(path, framework, dt=dt, dtype=torch.float64, fallback=fallback_of(framework))
     outputs, _ = run(net, inputs)
     assert outputs.keys() == trace.outputs.keys()
     for output, expected in trace.outputs.items():
@@ -133,7 +141,8 @@ def test_recorded_trace_is_reproduced(framework: str, dtype: torch.dtype, nir_pa
     recorded = np.loadtxt(nir_paper / "lif_norse.csv", delimiter=",")
     assert recorded.shape == (1000, 3)
     assert recorded[:, 2].sum() == 4
-    net = nirmap.from_nir(nir_paper / "lif_norse.nir", framework, dt=1e-4, dtype=dtype)
+    fallback = fallback_of(framework)
+    net = nirmap.from_nir(nir_paper / "lif_norse.nir", framework, dt=1e-4, dtype=dtype, fallback=fallback)
     state = None
     spikes: list[float] = []
     potentials: list[float] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import nir
 import numpy as np
@@ -34,10 +34,19 @@ def watched(graph: nir.NIRGraph) -> tuple[nir.NIRGraph, dict[str, str]]:
     return nir.NIRGraph(nodes, [*graph.edges, *outputs.items()], type_check=False), outputs
 
 
+# Rockpool's spiking neurons subtract their threshold: they cannot be reset to a value.
+CANNOT_SPIKE = frozenset({"rockpool"})
+
+
+def fallback_of(framework: str) -> Literal["torch"] | None:
+    """What a framework takes for neurons that it does not have."""
+    return "torch" if framework in CANNOT_SPIKE else None
+
+
 def layer_spikes(graph: nir.NIRGraph, inputs: Streams, framework: str, dt: float) -> Streams:
     """The spikes of every node that fires in the rebuilt network, (T, B, *shape), in float64."""
     extended, outputs = watched(graph)
-    net = nirmap.from_nir(extended, framework, dt=dt, dtype=torch.float64)
+    net = nirmap.from_nir(extended, framework, dt=dt, dtype=torch.float64, fallback=fallback_of(framework))
     values, _ = run(net, inputs)
     return {name: values[output] for name, output in outputs.items()}
 

@@ -10,7 +10,9 @@ from typing import Final
 
 FRAMEWORKS: Final[dict[str, str]] = {
     "norse": "nirmap_registry.norse",
+    "rockpool": "nirmap_registry.rockpool",
     "sinabs": "nirmap_registry.sinabs",
     "snntorch": "nirmap_registry.snntorch",
+    "spikingjelly": "nirmap_registry.spikingjelly",
     "torch": "nirmap_registry.torch",
 }

@@ -80,6 +80,7 @@ class NormalForm:
         parameters: the parameters of the equivalent node.
         free: the values of the equivalence's free variables.
         gain: what the input is multiplied by on its way into the equivalent node.
+        offset: what is added to the input before that, in the input's unit.
         state: each state variable of the node from that of the equivalent node.
         output: the output from that of the equivalent node.
     """
@@ -87,6 +88,7 @@ class NormalForm:
     parameters: Values
     free: Values = field(default_factory=dict[str, Any])
     gain: Array | float = 1.0
+    offset: Array | float = 0.0
     state: Mapping[str, AffineMap] = field(default_factory=dict[str, AffineMap])
     output: AffineMap = field(default_factory=AffineMap)
 
@@ -392,6 +394,12 @@ def bias_or_zeros(bias: object, weights: object) -> Array:
 def pair(value: int | tuple[int, ...]) -> tuple[int, ...]:
     """``(n, n)`` for a single integer, as torch reads it."""
     return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def where(condition: object, value: object, otherwise: object) -> Array:
+    """The one number where a condition holds for a neuron, else the other."""
+    chosen: Array = np.where(np.asarray(condition), np.asarray(value), np.asarray(otherwise))
+    return chosen
 
 
 def number(value: Array | float) -> float:

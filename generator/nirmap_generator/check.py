@@ -95,6 +95,7 @@ def _check_equivalence(primitive: Primitive, problems: Problems) -> None:
     expect_keys(equivalence.place / "inverse", equivalence.inverse, equivalence.free, problems)
     for located in [
         equivalence.input,
+        *([equivalence.offset] if equivalence.offset else []),
         *equivalence.inverse.values(),
         *(part for entry in maps for part in (entry.shift, entry.scale) if part),
     ]:

@@ -75,7 +75,9 @@ class _Proof:
         outer = {name: shift + scale * inner[name] for name, (shift, scale) in self.maps.items()}
         x = sympy.Symbol("input", real=True)
         self.here: Symbols = {**self.node, **outer, "input": x}
-        self.there: Symbols = {**self.other, **inner, "input": _symbolic(equivalence.input, self.free) * x}
+        offset = _symbolic(equivalence.offset, self.free) if equivalence.offset else sympy.Integer(0)
+        gain = _symbolic(equivalence.input, self.free)
+        self.there: Symbols = {**self.other, **inner, "input": gain * (x + offset)}
 
     def free_symbol(self, name: str) -> Any:
         """A symbol for a free variable: positive where a spike depends on its sign, otherwise not zero."""

@@ -79,6 +79,7 @@ class Equivalence:
     free: Mapping[str, float]
     inverse: Mapping[str, Located]
     input: Located
+    offset: Located | None
     state: Mapping[str, AffineMap]
     output: AffineMap | None
     parameters: Mapping[str, Located]

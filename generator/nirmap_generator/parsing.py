@@ -135,6 +135,7 @@ class Parser:
             free={name: float(value) for name, value in data["free"].items()},
             inverse=self.table(data, "inverse", place),
             input=gain,
+            offset=self.optional(data, "offset", place),
             state={name: self.affine(entry, place / "state" / name) for name, entry in data["state"].items()},
             output=self.affine(data["output"], place / "output") if "output" in data else None,
             parameters=self.table(data, "parameters", place),

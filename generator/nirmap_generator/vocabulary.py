@@ -50,7 +50,7 @@ _ROWS = (
     Function(
         "where",
         ("condition", "number", "number"),
-        "np.where",
+        "rows.where",
         "the second where the first holds, else the third",
     ),
     Function(

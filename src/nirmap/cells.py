@@ -135,6 +135,8 @@ class Unknown:
 class Cell(torch.nn.Module):
     """A framework's stateful module behind the common calling convention.
 
+    The module's own parameters are not trained, unless somebody asks for it: they are numbers of a neuron.
+
     Args:
         module: the framework's module.
         row: the row of the registry it was built from.
@@ -158,6 +160,11 @@ class Cell(torch.nn.Module):
         super().__init__()
         if row.state is None or row.build is None:
             raise TypeError(f"{row.path} is stateless and needs no cell, or is never built")
+        if all(parameter.kind != "weight" for parameter in primitive.parameters):
+            # Frameworks may have a method of their own that is called ``parameters``.
+            for parameter in vars(module)["_parameters"].values():
+                if parameter is not None:
+                    parameter.requires_grad_(False)
         self.module = module
         self.path = row.path
         self.node = row.node
@@ -186,6 +193,8 @@ class Cell(torch.nn.Module):
     ) -> None:
         """Buffers that bring input and state to the module's units and back; only those that change anything."""
         self._hold("gain", normal.gain, 1.0, to)
+        # Multiplied here, so that each step has a sum of its own and no further product.
+        self._hold("offset", np.asarray(normal.gain) * np.asarray(normal.offset), 0.0, to)
         for variable in state.variables:
             entry = normal.state.get(variable.name, AffineMap())
             times = 1.0 if variable.times is None else variable.times(parameters, dt)
@@ -203,13 +212,20 @@ class Cell(torch.nn.Module):
         """Makes single integers that a module keeps as buffers Python integers.
 
         They say which way the module takes. In a tensor, each step would have to wait for the device to read them, and
-        torch.compile and torch.export could not follow.
+        torch.compile and torch.export could not follow. Single numbers that the module does not save become part of
+        the state dict: where the memory of a network is allocated later, they would else be lost.
         """
-        for part in self.module.modules():
-            for name, value in list(part.named_buffers(recurse=False)):
+        # Frameworks may have methods of their own that are called ``modules`` and ``named_buffers``.
+        for _, part in self.parts():
+            for name, value in list(buffers_of(part).items()):
+                if value is None or part is self:
+                    continue
                 if value.dim() == 0 and value.dtype == torch.int64 and not value.is_meta:
                     delattr(part, name)
                     setattr(part, name, int(value))
+                elif value.dim() == 0:
+                    unsaved: set[str] = vars(part)["_non_persistent_buffers_set"]
+                    unsaved.discard(name)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Cell:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # pyright: ignore[reportUnknownMemberType]
@@ -229,8 +245,9 @@ class Cell(torch.nn.Module):
         if not input.is_floating_point():
             input = input.to(torch.get_default_dtype())
         kept = [self._inward(name, input, None if state is None else state[name]) for name in self.variables]
-        gain = self._buffers.get("gain")
-        output, kept = self._step(input if gain is None else input * gain, kept)
+        gain, offset = self._buffers.get("gain"), self._buffers.get("offset")
+        scaled = input if gain is None else input * gain
+        output, kept = self._step(scaled if offset is None else scaled + offset, kept)
         if self.output_index is not None:
             output = kept[self.output_index]
         new_state = {
@@ -410,16 +427,10 @@ class PositionalCell(Cell):
 class AttributesCell(Cell):
     """``module(input) -> output``, with the state in attributes of the module.
 
-    The parameters of the module itself are not trained unless somebody asks for it, as those of any other neuron.
     Each class of an autograd function in an attribute becomes an object (:class:`nirmap.spike_functions.Applied`).
     """
 
     def __init__(self, module: torch.nn.Module, row: Row, primitive: Primitive, *arguments: Any) -> None:
-        if all(parameter.kind != "weight" for parameter in primitive.parameters):
-            # Frameworks may have a method of their own that is called ``parameters``.
-            for parameter in vars(module)["_parameters"].values():
-                if parameter is not None:
-                    parameter.requires_grad_(False)
         for name, value in list(vars(module).items()):
             if isinstance(value, type) and issubclass(value, torch.autograd.Function):
                 setattr(module, name, Applied(value))

@@ -10,6 +10,7 @@ import importlib
 import math
 import random
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -276,7 +277,7 @@ class Placement:
 
 def python_value(text: str, values: Mapping[str, object]) -> Any:
     with np.errstate(all="ignore"):
-        return eval(text, {"np": np, "to": Placement(), **values})
+        return eval(text, {"np": np, "rows": SimpleNamespace(where=np.where), "to": Placement(), **values})
 
 
 def close(a: float, b: float, text: str, values: Mapping[str, object]) -> bool:

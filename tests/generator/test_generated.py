@@ -212,6 +212,16 @@ DECLARED_ROWS = [
 ]
 
 
+class Attributes:
+    """The attributes of a module; those that it lacks are None, as for the tracer."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name, None)
+
+
 @pytest.mark.parametrize(("name", "row"), DECLARED_ROWS)
 def test_a_built_module_holds_what_the_row_says(name: str, row: Any) -> None:
     """The proof of a row takes ``holds`` at its word; here the real class has the last one."""
@@ -232,7 +242,9 @@ def test_a_built_module_holds_what_the_row_says(name: str, row: Any) -> None:
         elif isinstance(value, torch.Tensor):
             value = value.item()
         assert value == expected, path
-    assert [condition.that for condition in entry.reads_only_if if not condition.holds(module, dt)] == []
+    assert [
+        condition.that for condition in entry.reads_only_if if not condition.holds(Attributes(module), dt)
+    ] == []
 
 
 @pytest.mark.parametrize(("name", "row"), DECLARED_ROWS)

@@ -85,7 +85,10 @@ def mutations(located: Located, row: Row, primitive: Primitive) -> list[str]:
 ZERO = "a multiple of zero is zero"
 ASSIGNED = "the bias is assigned after construction"
 IGNORED = "declared under ignores"
+SURROGATE = "surrogate_function.arguments"
 CLASS = "the class of an object is a text here, and so is its attribute"
+NEVER_REACHED = "the neuron never spikes: its threshold is out of reach, and its potential is what is read"
+RUN = "the row is not read back; test_generated.py and the audit run what it builds"
 LAYERS = ("LI", "LIF", "CubaLI", "CubaLIF")
 # The mutations that mean the same, and why they do.
 NEUTRAL: dict[str, tuple[Callable[[str], bool], str]] = {
@@ -105,9 +108,21 @@ NEUTRAL: dict[str, tuple[Callable[[str], bool], str]] = {
         "the row requires v_reset == v_leak",
     ),
     "norse.IF[0].build.dt": (lambda text: True, "IAFCell does not use dt, which is declared under ignores"),
+    "norse.I[0].build.dt": (lambda text: True, "IAFCell does not use dt, which is declared under ignores"),
+    "norse.I[0].build.p.arguments.v_th": (lambda text: True, RUN),
+    "norse.I[0].build.p.arguments.v_reset": (lambda text: True, NEVER_REACHED),
+    "snntorch.Threshold[0].build.beta": (lambda text: "+" not in text, ZERO),
     "torch_nn.Affine[0].build.bias": (lambda text: True, ASSIGNED),
     "torch_nn.Conv1d[0].build.bias": (lambda text: True, ASSIGNED),
     "torch_nn.Conv2d[0].build.bias": (lambda text: True, ASSIGNED),
+    "rockpool.I[0].assign.tau": (lambda text: True, "whatever is as long does not decay either"),
+    "rockpool.LI[0].assign.threshold": (lambda text: "+" not in text, ZERO),
+    "rockpool.LI[1].read.v_leak": (lambda text: "+" not in text, ZERO),
+    "rockpool.Affine[0].build.has_bias": (lambda text: True, ASSIGNED),
+    "rockpool.Linear[0].build.has_bias": (
+        lambda text: True,
+        "holds says that the built layer has no bias; test_generated.py holds that against the real class",
+    ),
     "torch_nn.Linear[0].build.bias": (
         lambda text: True,
         "holds says that the built layer has no bias; test_generated.py holds that against the real class",
@@ -136,6 +151,23 @@ NEUTRAL: dict[str, tuple[Callable[[str], bool], str]] = {
     **{
         f"sinabs.{node}[1].read.v_reset": (lambda text: "name_of(module.reset_fn.variable)" in text, CLASS)
         for node in ("LIF", "CubaLIF")
+    },
+    **{
+        f"spikingjelly.{node}[0].build.{name}": (lambda text: True, NEVER_REACHED)
+        for node in ("I", "LI", "CubaLI")
+        for name in ("v_threshold", "detach_reset", f"{SURROGATE}.spiking")
+        if (node, name) != ("CubaLI", "detach_reset")
+    },
+    "spikingjelly.I[0].build.v_reset": (lambda text: True, NEVER_REACHED),
+    "spikingjelly.LIF[0].build.v_reset": (
+        lambda text: text == "tensor(v_leak)",
+        "the row requires v_reset == v_leak",
+    ),
+    "spikingjelly.Threshold[0].build.v_reset": (lambda text: True, "each step begins at zero"),
+    "spikingjelly.Threshold[0].build.surrogate_function.arguments.spiking": (lambda text: True, RUN),
+    **{
+        f"spikingjelly.{row}.build.{SURROGATE}.alpha": (lambda text: True, IGNORED)
+        for row in ("Threshold[0]", "I[0]", "IF[0]", "LI[0]", "LIF[0]", "LIF[3]", "CubaLI[0]", "CubaLIF[0]")
     },
 }
 EXPRESSIONS = [
@@ -181,10 +213,10 @@ def test_formulas_of_sizes_are_the_only_ones_that_are_not_changed() -> None:
         for located in proven_expressions(row)
         if not mutations(located, row, CATALOGUE.primitives[row.node])
     }
-    layers = {"in_features", "out_features", "in_channels", "out_channels", "kernel_size"}
+    layers = {"in_features", "out_features", "in_channels", "out_channels", "kernel_size", "shape"}
     surrogate = {name for name in unchanged if name.endswith(".build.surrogate")}
     assert {name.rpartition(".")[2] for name in unchanged - surrogate} == layers
-    assert {name.partition(".")[0] for name in unchanged} <= {"torch_nn", "torch"}
+    assert {name.partition(".")[0] for name in unchanged} <= {"torch_nn", "torch", "rockpool"}
 
 
 @pytest.mark.parametrize(
@@ -227,11 +259,17 @@ def test_a_condition_that_the_built_module_does_not_fulfil_is_refused(
 
 # Conditions without which every drawn module still comes back: those on a single number that draws do not meet.
 UNMET = (
-    r"module\.(?:beta|alpha) < 1",
+    r"module\.(?:beta|alpha|c_decay|v_decay) < 1",
     r"module\.(?:start|end)_dim != 0",
     r"module\.bias is not None",
     r"\(module\.alpha_(?:mem|syn) if .*\) (?:< 1|!= 0|is not None)",
+    r"exp\(-dt / module\.tau\) [<>] [01]",
+    # Time constants that are declared under ignores, for only the condition looks at them, are not drawn.
+    r"exp\(-dt / module\.tau(?:_mem)?\) == [01]",
     # The classes of objects are not drawn.
+    r"name_of\(module\.surrogate_function\) != '(?:MultiLevelSpikeCount|PoissonPass)'",
+    # Neither is None.
+    r"module\.v_reset is not None",
     r"name_of\(module\.reset_fn\) (?:==|!=) 'MembraneReset'(?: or (?:name_of|module\.reset_fn\.reset_value).*)?",
 )
 
@@ -266,7 +304,7 @@ def test_what_a_built_module_is_said_to_hold_has_to_fulfil_the_conditions(
     assert "does not hold for the module" in problem.found
     problems = proven(framework, row, without(framework.document, located.place.path))
     assert problems != []
-    known = "bias" in path  # It is an argument too, which then stands for the attribute.
+    known = path in [argument for argument, _ in build_expressions(row)]  # It then stands for the attribute.
     assert all("nothing sets" in problem.found for problem in problems) != known
 
 

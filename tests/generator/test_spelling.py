@@ -23,7 +23,10 @@ from nirmap_generator.expressions import parse, quote, to_condition, to_python
         ("(integers(x), number(x), integer(x))", "(rows.integers(x), rows.number(x), int(x))"),
         ("all(x > 0)", "bool(np.all(x > 0))"),
         ("full_like(x, 0.5)", "np.full_like(x, 0.5, dtype=np.float64)"),
-        ("where(x > 0 and not x > 9, x, 0)", "np.where(np.logical_and(x > 0, np.logical_not(x > 9)), x, 0)"),
+        (
+            "where(x > 0 and not x > 9, x, 0)",
+            "rows.where(np.logical_and(x > 0, np.logical_not(x > 9)), x, 0)",
+        ),
         ("any(0 < x < 1)", "bool(np.any(np.logical_and(0 < x, x < 1)))"),
         ("module.p.tau if module.flag else 'é'", "mod.p.tau if mod.flag else '\\xe9'"),
         ("not is_uniform(x)", "not np.unique(x).size == 1"),

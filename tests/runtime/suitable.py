@@ -81,7 +81,7 @@ def elementwise_rows(framework: str) -> list[Row]:
     """The first row of each primitive that acts on each neuron alone."""
     rows: dict[str, Row] = {}
     for row in load_registry(framework).rows:
-        if PRIMITIVES[row.node].shape == "elementwise":
+        if PRIMITIVES[row.node].shape == "elementwise" and row.build is not None:
             rows.setdefault(row.node, row)
     return list(rows.values())
 

@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files: net.nir, resets.nir, pair.nir (two inputs), table.csv (t, current, second), x.npy, batch.npy, text.npy."""
     path = tmp_path_factory.mktemp("files")
     nir.write(path / "net.nir", network())
-    nir.write(path / "resets.nir", chain([lif(2, 0.1)], (2,), names=["input", "lif", "output"]))
+    nir.write(path / "resets.nir", chain([lif(2, 2.0)], (2,), names=["input", "lif", "output"]))
     nodes: dict[str, nir.NIRNode] = {
         "left": input_node(2),
         "right": input_node(2),
@@ -205,7 +205,7 @@ def test_a_framework_that_cannot_is_listed_with_its_reason_and_what_helps(folder
     assert rows(result)["snntorch"] == ["cannot run"]
     assert rows(result)["torch"][-1] == "equal"
     assert "error: snntorch cannot run the graph: node 'lif'" in result.stderr
-    assert re.search(r"found: .*v_reset = 0\.1", result.stderr)
+    assert re.search(r"found: .*v_reset = 2", result.stderr)
     assert re.search(r"do: .*--fallback torch", result.stderr)
     report = json.loads(compare(folder, "-f", "snntorch", "--format", "json", file="resets.nir").stdout)
     assert report["frameworks"][0]["error"]["where"] == "node 'lif'"

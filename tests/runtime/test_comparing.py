@@ -198,7 +198,7 @@ def test_a_framework_that_cannot_run_the_graph_gives_its_reason_and_the_others_r
     monkeypatch.setattr("nirmap.rebuilding.load_registry", broken)
     graph = network()
     neurons: Any = graph.nodes["lif"]
-    neurons.v_reset = neurons.v_reset + 0.1
+    neurons.v_reset = neurons.v_threshold + 0.1
     comparison = nirmap.compare(graph, numbers(STEPS, SIZE), ["snntorch", "norse", "torch"], dt=DT)
     refused, out_of_order, right = comparison.results
     assert [result.name for result in comparison.results] == ["snntorch", "norse", "torch"]

@@ -139,7 +139,7 @@ def test_the_node_and_the_neuron_can_be_chosen(comparison: nirmap.Comparison) ->
 def test_a_framework_that_cannot_run_has_its_row() -> None:
     graph = network()
     neurons: Any = graph.nodes["lif"]
-    neurons.v_reset = np.full(SIZE, 0.1)
+    neurons.v_reset = np.full(SIZE, 0.3)
     refused = nirmap.compare(graph, xs(), ["torch", "snntorch"], dt=DT)
     shown = panels(refused.draw())
     assert set(strokes(shown["spikes"])) == {"reference", "torch"}

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import nirmap
+from nirmap.registry import load_registry, rows_for_node
 from nirmap.report import Report
 from oracle.building import chain, input_node, output_node
 from runtime.suitable import DT, FRAMEWORKS, NEURONS, elementwise_rows, suitable_node, weight
@@ -33,7 +34,7 @@ def test_each_node_is_reported_with_its_module_and_its_mapping(framework: str) -
     assert (report.framework, report.dt) == (framework, DT)
     assert (report.inputs, report.outputs) == (("in",), ("out",))
     assert report.nodes.keys() == {"lin", *(row.node for row in rows)}
-    assert report.nodes["lin"].module == "torch.nn.Linear"
+    assert report.nodes["lin"].module == rows_for_node(load_registry(framework), "Linear")[0].path
     for row in rows:
         entry = report.nodes[row.node]
         assert (entry.node, entry.module, entry.source) == (row.node, row.path, row.source)
