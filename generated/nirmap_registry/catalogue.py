@@ -17,11 +17,7 @@ def equivalent_i(
     """The I node that behaves as ``node`` does, for any value of the free variables."""
     r = node["r"]
     return rows.NormalForm(
-        parameters={**node, "r": r / (gain * scale)},
-        free={"gain": gain, "scale": scale},
-        gain=gain,
-        state={"v": rows.AffineMap(scale=scale)},
-        output=rows.AffineMap(scale=scale),
+        parameters={**node, "r": r / (gain * scale)}, free={"gain": gain, "scale": scale}, gain=gain
     )
 
 
@@ -50,7 +46,6 @@ def equivalent_if(
         },
         free={"gain": gain, "shift": shift, "scale": scale},
         gain=gain,
-        state={"v": rows.AffineMap(shift=shift, scale=scale)},
     )
 
 
@@ -76,9 +71,6 @@ def equivalent_li(
         parameters={**node, "r": r / (gain * scale), "v_leak": (v_leak - shift - r * offset) / scale},
         free={"gain": gain, "offset": offset, "shift": shift, "scale": scale},
         gain=gain,
-        offset=offset,
-        state={"v": rows.AffineMap(shift=shift, scale=scale)},
-        output=rows.AffineMap(shift=shift, scale=scale),
     )
 
 
@@ -116,8 +108,6 @@ def equivalent_lif(
         },
         free={"gain": gain, "offset": offset, "shift": shift, "scale": scale},
         gain=gain,
-        offset=offset,
-        state={"v": rows.AffineMap(shift=shift, scale=scale)},
     )
 
 
@@ -153,8 +143,6 @@ def equivalent_cuba_li(
         },
         free={"gain": gain, "current_scale": current_scale, "shift": shift, "scale": scale},
         gain=gain,
-        state={"i": rows.AffineMap(scale=current_scale), "v": rows.AffineMap(shift=shift, scale=scale)},
-        output=rows.AffineMap(shift=shift, scale=scale),
     )
 
 
@@ -194,7 +182,6 @@ def equivalent_cuba_lif(
         },
         free={"gain": gain, "current_scale": current_scale, "shift": shift, "scale": scale},
         gain=gain,
-        state={"i": rows.AffineMap(scale=current_scale), "v": rows.AffineMap(shift=shift, scale=scale)},
     )
 
 
@@ -353,8 +340,15 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         shape="elementwise",
         parameters=(rows.Parameter("r", "neuron", unit="ohm", description="resistance"),),
         state=(rows.StateVariable("v", "V", 0.0, "membrane potential"),),
-        equivalent=equivalent_i,
-        inverse=inverse_i,
+        equivalence=rows.Equivalence(
+            parameters=equivalent_i,
+            inverse=inverse_i,
+            free={"gain": 1.0, "scale": 1.0},
+            gain="gain",
+            offset=None,
+            state={"v": rows.AffineMap(scale="scale")},
+            output=rows.AffineMap(scale="scale"),
+        ),
     ),
     "IF": rows.Primitive(
         name="IF",
@@ -370,8 +364,15 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         ),
         state=(rows.StateVariable("v", "V", 0.0, "membrane potential"),),
         spikes=True,
-        equivalent=equivalent_if,
-        inverse=inverse_if,
+        equivalence=rows.Equivalence(
+            parameters=equivalent_if,
+            inverse=inverse_if,
+            free={"gain": 1.0, "shift": 0.0, "scale": 1.0},
+            gain="gain",
+            offset=None,
+            state={"v": rows.AffineMap(shift="shift", scale="scale")},
+            output=rows.AffineMap(),
+        ),
     ),
     "LI": rows.Primitive(
         name="LI",
@@ -384,8 +385,15 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
             rows.Parameter("v_leak", "neuron", unit="V", description="leak potential"),
         ),
         state=(rows.StateVariable("v", "V", 0.0, "membrane potential"),),
-        equivalent=equivalent_li,
-        inverse=inverse_li,
+        equivalence=rows.Equivalence(
+            parameters=equivalent_li,
+            inverse=inverse_li,
+            free={"gain": 1.0, "offset": 0.0, "shift": 0.0, "scale": 1.0},
+            gain="gain",
+            offset="offset",
+            state={"v": rows.AffineMap(shift="shift", scale="scale")},
+            output=rows.AffineMap(shift="shift", scale="scale"),
+        ),
     ),
     "LIF": rows.Primitive(
         name="LIF",
@@ -403,8 +411,15 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         ),
         state=(rows.StateVariable("v", "V", 0.0, "membrane potential"),),
         spikes=True,
-        equivalent=equivalent_lif,
-        inverse=inverse_lif,
+        equivalence=rows.Equivalence(
+            parameters=equivalent_lif,
+            inverse=inverse_lif,
+            free={"gain": 1.0, "offset": 0.0, "shift": 0.0, "scale": 1.0},
+            gain="gain",
+            offset="offset",
+            state={"v": rows.AffineMap(shift="shift", scale="scale")},
+            output=rows.AffineMap(),
+        ),
     ),
     "CubaLI": rows.Primitive(
         name="CubaLI",
@@ -426,8 +441,18 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
             rows.StateVariable("i", "A", 0.0, "synaptic current"),
             rows.StateVariable("v", "V", 0.0, "membrane potential"),
         ),
-        equivalent=equivalent_cuba_li,
-        inverse=inverse_cuba_li,
+        equivalence=rows.Equivalence(
+            parameters=equivalent_cuba_li,
+            inverse=inverse_cuba_li,
+            free={"gain": 1.0, "current_scale": 1.0, "shift": 0.0, "scale": 1.0},
+            gain="gain",
+            offset=None,
+            state={
+                "i": rows.AffineMap(scale="current_scale"),
+                "v": rows.AffineMap(shift="shift", scale="scale"),
+            },
+            output=rows.AffineMap(shift="shift", scale="scale"),
+        ),
     ),
     "CubaLIF": rows.Primitive(
         name="CubaLIF",
@@ -454,8 +479,18 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
             rows.StateVariable("v", "V", 0.0, "membrane potential"),
         ),
         spikes=True,
-        equivalent=equivalent_cuba_lif,
-        inverse=inverse_cuba_lif,
+        equivalence=rows.Equivalence(
+            parameters=equivalent_cuba_lif,
+            inverse=inverse_cuba_lif,
+            free={"gain": 1.0, "current_scale": 1.0, "shift": 0.0, "scale": 1.0},
+            gain="gain",
+            offset=None,
+            state={
+                "i": rows.AffineMap(scale="current_scale"),
+                "v": rows.AffineMap(shift="shift", scale="scale"),
+            },
+            output=rows.AffineMap(),
+        ),
     ),
 }
 STRUCTURE: Final = frozenset({"Input", "Output", "NIRGraph"})

@@ -65,32 +65,49 @@ class StateVariable:
 
 
 @dataclass(frozen=True)
-class AffineMap:
-    """``value = shift + scale * value of the equivalent node``, per neuron."""
-
-    shift: Array | float = 0.0
-    scale: Array | float = 1.0
-
-
-@dataclass(frozen=True)
 class NormalForm:
     """A node that behaves as another one does.
 
     Attributes:
         parameters: the parameters of the equivalent node.
         free: the values of the equivalence's free variables.
-        gain: what the input is multiplied by on its way into the equivalent node.
-        offset: what is added to the input before that, in the input's unit.
-        state: each state variable of the node from that of the equivalent node.
-        output: the output from that of the equivalent node.
+        gain: the one of them that the input is multiplied by on its way into the equivalent node.
     """
 
     parameters: Values
     free: Values = field(default_factory=dict[str, Any])
     gain: Array | float = 1.0
-    offset: Array | float = 0.0
-    state: Mapping[str, AffineMap] = field(default_factory=dict[str, AffineMap])
-    output: AffineMap = field(default_factory=AffineMap)
+
+
+@dataclass(frozen=True)
+class AffineMap:
+    """``value = shift + scale * value of the equivalent node``, per neuron: the names of free variables, or None."""
+
+    shift: str | None = None
+    scale: str | None = None
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """The nodes that behave as another one does, and which free variable does what on the way to them.
+
+    Attributes:
+        parameters: the normal form of a node, from its parameters and the free variables.
+        inverse: the free variables that lead back.
+        free: the free variables, each with the value that changes nothing.
+        gain: the one that the input is multiplied by; None where there is none.
+        offset: the one that is added to the input before that, in the input's unit; None where there is none.
+        state: each state variable of the node from that of the equivalent node.
+        output: the output from that of the equivalent node.
+    """
+
+    parameters: Callable[..., NormalForm]
+    inverse: Callable[..., Values]
+    free: Mapping[str, float]
+    gain: str | None
+    offset: str | None
+    state: Mapping[str, AffineMap]
+    output: AffineMap
 
 
 @dataclass(frozen=True)
@@ -104,8 +121,7 @@ class Primitive:
     parameters: tuple[Parameter, ...]
     state: tuple[StateVariable, ...] = ()
     spikes: bool = False
-    equivalent: Callable[..., NormalForm] | None = None
-    inverse: Callable[..., Values] | None = None
+    equivalence: Equivalence | None = None
 
     @property
     def stateful(self) -> bool:

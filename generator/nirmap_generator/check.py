@@ -93,13 +93,20 @@ def _check_equivalence(primitive: Primitive, problems: Problems) -> None:
         return
     maps = [*equivalence.state.values(), *([equivalence.output] if equivalence.output else [])]
     expect_keys(equivalence.place / "inverse", equivalence.inverse, equivalence.free, problems)
+    for located in equivalence.inverse.values():
+        check_names(located, equivalence.free, problems)
+    # A rebuilt network holds the free variables, and does with each what stands here.
     for located in [
         equivalence.input,
         *([equivalence.offset] if equivalence.offset else []),
-        *equivalence.inverse.values(),
         *(part for entry in maps for part in (entry.shift, entry.scale) if part),
     ]:
         check_names(located, equivalence.free, problems)
+        if not unknown_names(located.expression, equivalence.free) and (
+            located.expression.text not in equivalence.free
+        ):
+            found, expected = repr(located.expression.text), "one free variable by itself"
+            problems.add(located.place.problem(found, expected, "declare a free variable for it"))
     for located in equivalence.parameters.values():
         check_names(located, {*primitive.parameters, *equivalence.free}, problems)
     expect_keys(equivalence.place / "state", equivalence.state, primitive.state, problems)

@@ -133,12 +133,15 @@ def part_python(located: Located) -> str:
     return to_python(located.expression, {}, attribute=entry)
 
 
+def free_variable(located: Located | None) -> str:
+    """The name of the free variable that an expression of an equivalence is."""
+    return "None" if located is None else quote(located.expression.text)
+
+
 def affine(entry: AffineMap) -> str:
     """A ``rows.AffineMap``."""
-    parts = [
-        f"{key}={python(value)}" for key, value in (("shift", entry.shift), ("scale", entry.scale)) if value
-    ]
-    return f"rows.AffineMap({', '.join(parts)})"
+    parts = (("shift", entry.shift), ("scale", entry.scale))
+    return f"rows.AffineMap({', '.join(f'{key}={free_variable(value)}' for key, value in parts if value)})"
 
 
 def constructor(row: Row) -> str:
@@ -277,6 +280,7 @@ class Renderer:
             docstring,
             equivalent_name,
             float_literal,
+            free_variable,
             function_name,
             function_row,
             module_constraints,

@@ -9,7 +9,7 @@ import nir
 import numpy as np
 import torch
 
-from nirmap.cells import build_cell
+from nirmap.cells import build_cell, normal_form
 from nirmap.errors import ConstraintError, GraphError, UnsupportedNodeError
 from nirmap.parameters import as_array, as_integers, as_padding, neuron_parameters
 from nirmap.registry import rows_for_node
@@ -231,9 +231,8 @@ class Builder:
             return Built(module, row.state is not None, report, variables)
         cell = build_cell(row, values, self.dt, self.to)
         _train(cell.module, primitive, self.trainable, where)
-        report = NodeReport(
-            primitive.name, row.path, how, row.source, before=values, after=cell.normal_parameters
-        )
+        after = normal_form(row, values, self.dt).parameters
+        report = NodeReport(primitive.name, row.path, how, row.source, before=values, after=after)
         return Built(cell, primitive.stateful, report, variables)
 
 

@@ -21,16 +21,26 @@ from torch.overrides import TorchFunctionMode
 from nirmap.neuron import State
 from nirmap.spike_functions import Applied
 from nirmap_registry.catalogue import PRIMITIVES
-from nirmap_registry.rows import AffineMap, Array, NormalForm, Placement, Primitive, Row, StateCall, Values
+from nirmap_registry.rows import (
+    AffineMap,
+    Array,
+    Equivalence,
+    NormalForm,
+    Placement,
+    Primitive,
+    Row,
+    Values,
+    array,
+)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a cell was built from, so that it can be built again.
+    """What a cell was built from, so that another one of its structure can be built.
 
     Attributes:
         build: the row's function, by which the row is found again.
-        parameters: the node's own parameters.
+        parameters: the node's own parameters when it was built; those of now are in the cell's tensors alone.
         dt: time step in s.
         to: dtype, device and surrogate gradient.
     """
@@ -65,13 +75,21 @@ def build_cell(row: Row, parameters: Values, dt: float, to: Placement) -> Cell:
     """
     if row.state is None or row.build is None:
         raise TypeError(f"{row.path} is stateless and needs no cell, or is never built")
-    # A parameter that the normal form divides by and then does not use (r = 0 with the gain r) may become NaN there.
+    normal = normal_form(row, parameters, dt)
     with np.errstate(divide="ignore", invalid="ignore"):
-        normal = row.normal_form(parameters, dt) if row.normal_form else None
-        module = row.build(normal.parameters if normal else parameters, dt, to)
+        module = row.build(normal.parameters, dt, to)
     cell = CELLS[row.state.call](module, row, PRIMITIVES[row.node], parameters, normal, dt, to)
     # What the module makes by itself (a constant factor, a default of a record) is where and what torch's defaults say.
     return cell.to(dtype=to.dtype, device=to.device)
+
+
+def normal_form(row: Row, parameters: Values, dt: float) -> NormalForm:
+    """A node in the normal form that a row needs; itself where the row needs none.
+
+    A parameter that the normal form divides by and then does not use (r = 0 with the gain r) may become NaN there.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return row.normal_form(parameters, dt) if row.normal_form else NormalForm(parameters)
 
 
 class Unknown:
@@ -110,7 +128,7 @@ class Unknown:
         value: Any = getattr(cell.module, attribute)
         for owner, field, buffer in self.entries:
             if owner == attribute:
-                tensor = buffers_of(cell)[buffer]
+                tensor: torch.Tensor = getattr(cell, buffer)
                 if field is None:
                     value = tensor
                 elif getattr(value, field) is not tensor:
@@ -137,12 +155,15 @@ class Cell(torch.nn.Module):
 
     The module's own parameters are not trained, unless somebody asks for it: they are numbers of a neuron.
 
+    The free variables of the normal form are buffers of the cell, as far as they change anything. The forward pass and
+    :meth:`read` use the same ones, so that a node that is written is the one that runs.
+
     Args:
         module: the framework's module.
         row: the row of the registry it was built from.
         primitive: the primitive that it stands for.
         parameters: the node's own parameters, before its normal form.
-        normal: the node's normal form, or None where the module was built from the node as it is.
+        normal: the node's normal form.
         dt: time step in s.
         to: dtype and device of what the cell holds itself.
     """
@@ -153,7 +174,7 @@ class Cell(torch.nn.Module):
         row: Row,
         primitive: Primitive,
         parameters: Values,
-        normal: NormalForm | None,
+        normal: NormalForm,
         dt: float,
         to: Placement,
     ) -> None:
@@ -179,34 +200,53 @@ class Cell(torch.nn.Module):
             self.left_behind += [*self.kept_as, *row.state.zeroed]
         self.output_index = self.kept_as.index(row.state.output) if row.state.output else None
         self.call = row.state
-        self._hold_conversions(row.state, parameters, normal or NormalForm(parameters), dt, to)
-        self.normal_parameters = normal.parameters if normal else parameters
-        # Plain float64 arrays: they lead from the module's node back to the node that the cell stands for.
-        self.free = {name: np.array(value) for name, value in normal.free.items()} if normal else {}
+        self.per_neuron = [entry.name for entry in primitive.parameters if entry.kind == "neuron"]
+        self.shape = np.shape(parameters[self.per_neuron[0]]) if self.per_neuron else ()
+        self.equivalence = primitive.equivalence or _NOTHING_FREE
+        self.held: tuple[str, ...] = ()
+        for name, value in normal.free.items():
+            self._hold(name, value, self.equivalence.free[name], to)
+        for variable in row.state.variables:
+            if variable.times is not None:
+                self._hold(f"times_{variable.name}", variable.times(parameters, dt), 1.0, to)
         self.unknown = Unknown(self, row.kept_in)
         self._hold_switches()
         self.recipe = Recipe(row.build, {name: np.array(value) for name, value in parameters.items()}, dt, to)
         self.built = {name: self._attributes(name, part) for name, part in self.parts()}
 
-    def _hold_conversions(
-        self, state: StateCall, parameters: Values, normal: NormalForm, dt: float, to: Placement
-    ) -> None:
-        """Buffers that bring input and state to the module's units and back; only those that change anything."""
-        self._hold("gain", normal.gain, 1.0, to)
-        # Multiplied here, so that each step has a sum of its own and no further product.
-        self._hold("offset", np.asarray(normal.gain) * np.asarray(normal.offset), 0.0, to)
-        for variable in state.variables:
-            entry = normal.state.get(variable.name, AffineMap())
-            times = 1.0 if variable.times is None else variable.times(parameters, dt)
-            self._hold(f"shift_{variable.name}", entry.shift, 0.0, to)
-            self._hold(f"outward_{variable.name}", np.asarray(entry.scale) / times, 1.0, to)
-            self._hold(f"inward_{variable.name}", times / np.asarray(entry.scale), 1.0, to)
-        self._hold("output_shift", normal.output.shift, 0.0, to)
-        self._hold("output_scale", normal.output.scale, 1.0, to)
-
     def _hold(self, name: str, value: Array | float, neutral: float, to: Placement) -> None:
+        """A buffer, where it changes anything: a free variable, or what the module keeps a multiple by."""
         if bool((np.asarray(value) != neutral).any()):
             self.register_buffer(name, to.tensor(value))
+            self.held += (name,)
+
+    def _now(self, name: str | None) -> torch.Tensor | None:
+        """What is held under a name now; None for nothing, which changes nothing."""
+        if name not in self.held:
+            return None
+        value: torch.Tensor = getattr(self, name)
+        return value
+
+    def current(self) -> torch.nn.Module:
+        """The framework's module, with the tensors that the next step uses."""
+        self.unknown.refresh(self)
+        return self.module
+
+    def read(self, row: Row, dt: float) -> Values:
+        """The parameters of the node that the cell stands for, in float64.
+
+        They are those of the next step: what was loaded, trained or changed by hand is in them, in its precision.
+        """
+        values = row.read(self.current(), dt)
+        free = {name: array(getattr(self, name)) for name in self.equivalence.free if name in self.held}
+        if free:
+            # 1 / gain is infinite for r = 0, and r / infinity is 0 again.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                values = self.equivalence.parameters(values, **self.equivalence.inverse(**free)).parameters
+        return {
+            name: np.broadcast_to(value, self.shape) if name in self.per_neuron else value
+            for name, value in values.items()
+        }
 
     def _hold_switches(self) -> None:
         """Makes single integers that a module keeps as buffers Python integers.
@@ -245,16 +285,16 @@ class Cell(torch.nn.Module):
         if not input.is_floating_point():
             input = input.to(torch.get_default_dtype())
         kept = [self._inward(name, input, None if state is None else state[name]) for name in self.variables]
-        gain, offset = self._buffers.get("gain"), self._buffers.get("offset")
-        scaled = input if gain is None else input * gain
-        output, kept = self._step(scaled if offset is None else scaled + offset, kept)
+        offset, gain = self._now(self.equivalence.offset), self._now(self.equivalence.gain)
+        moved = input if offset is None else input + offset
+        output, kept = self._step(moved if gain is None else moved * gain, kept)
         if self.output_index is not None:
             output = kept[self.output_index]
         new_state = {
             name: _as(self._outward(name, value), input.dtype)
             for name, value in zip(self.variables, kept, strict=True)
         }
-        result = _as(self._output(output), input.dtype)
+        result = _as(self._back(output, self.equivalence.output), input.dtype)
         return (result, new_state) if self.stateful else result
 
     def _step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -287,17 +327,23 @@ class Cell(torch.nn.Module):
         elif value.shape != input.shape:
             # Some modules begin anew, and say nothing, when the state is not of the shape of the input.
             value = value.expand(input.shape)
-        shift, inward = self._buffers.get(f"shift_{name}"), self._buffers.get(f"inward_{name}")
+        entry = self._map(name)
+        shift, scale, times = self._now(entry.shift), self._now(entry.scale), self._now(f"times_{name}")
         value = value if shift is None else value - shift
-        return value if inward is None else value * inward
+        value = value if scale is None else value / scale
+        return value if times is None else value * times
 
     def _outward(self, name: str, value: torch.Tensor) -> torch.Tensor:
-        shift, outward = self._buffers.get(f"shift_{name}"), self._buffers.get(f"outward_{name}")
-        value = value if outward is None else value * outward
-        return value if shift is None else value + shift
+        times = self._now(f"times_{name}")
+        return self._back(value if times is None else value / times, self._map(name))
 
-    def _output(self, value: torch.Tensor) -> torch.Tensor:
-        shift, scale = self._buffers.get("output_shift"), self._buffers.get("output_scale")
+    def _map(self, name: str) -> AffineMap:
+        """Which free variables lead from the module's state variable to the node's."""
+        return self.equivalence.state.get(name, _UNCHANGED)
+
+    def _back(self, value: torch.Tensor, entry: AffineMap) -> torch.Tensor:
+        """A value of the node, from that of its normal form."""
+        shift, scale = self._now(entry.shift), self._now(entry.scale)
         value = value if scale is None else value * scale
         return value if shift is None else value + shift
 
@@ -342,7 +388,7 @@ class Cell(torch.nn.Module):
 
     def _attributes(self, name: str, part: torch.nn.Module) -> dict[str, Any]:
         """The attributes of the cell or a module in it, with its children, and without tensors and what holds them."""
-        left_out = {*_TENSORS, "_modules", "built", "recipe", "normal_parameters"}
+        left_out = {*_TENSORS, "_modules", "built", "recipe"}
         if name == "module":
             left_out |= {*self.unknown.attributes, *self.left_behind}
         attributes = {key: value for key, value in vars(part).items() if key not in left_out}
@@ -376,6 +422,9 @@ def _set_attribute(module: torch.nn.Module, name: str, value: Any) -> None:
         setattr(module, name, value)
 
 
+_UNCHANGED = AffineMap()
+# That of a node which has none: of all nodes that behave as it does, itself alone is known.
+_NOTHING_FREE = Equivalence(NormalForm, dict, free={}, gain=None, offset=None, state={}, output=_UNCHANGED)
 _CHILDREN = "(children)"
 _TENSORS = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 _MISSING = object()

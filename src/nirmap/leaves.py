@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import nir
-import numpy as np
 import torch
 
 from nirmap.cells import Cell
@@ -158,10 +157,7 @@ class Leaves:
             if row.not_read:
                 continue
             with effective(module):
-                failed = next(
-                    (entry for entry in row.reads_only_if if not entry.holds(_Attributes(module), self.dt)),
-                    None,
-                )
+                failed = self._broken(module, row)
             if failed is None:
                 return row
             broken.append((row, failed))
@@ -169,13 +165,12 @@ class Leaves:
             raise ConstraintError(
                 where, f"a {rows[0].path}", "a module that stands for a node", rows[0].not_read
             )
-        raise ConstraintError(
-            where,
-            f"{broken[0][0].path} with "
-            + ", ".join(sorted({_setting(module, entry) for _, entry in broken})),
-            "; or ".join(f"{entry.that} for a nir.{row.node} ({entry.because})" for row, entry in broken),
-            next((entry.do for _, entry in broken if entry.do), ""),
-        )
+        raise _inexpressible(where, module, broken)
+
+    def _broken(self, module: torch.nn.Module, row: Row) -> ModuleConstraint | None:
+        """The first condition of a row that a module does not fulfil."""
+        held = _Attributes(module)
+        return next((entry for entry in row.reads_only_if if not entry.holds(held, self.dt)), None)
 
     def read(self, module: torch.nn.Module, row: Row) -> tuple[Primitive, Values]:
         """The primitive that a module stands for and its parameters, as the module's next call would use them."""
@@ -183,13 +178,7 @@ class Leaves:
         if not isinstance(module, Cell):
             with effective(module):
                 return primitive, row.read(module, self.dt)
-        values = row.read(module.module, self.dt)
-        if primitive.equivalent is None or primitive.inverse is None or not module.free:
-            return primitive, values
-        # 1 / gain is infinite for r = 0, and r / infinity is 0 again.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            back: Any = primitive.inverse(**module.free)
-            return primitive, primitive.equivalent(values, **back).parameters
+        return primitive, module.read(row, self.dt)
 
     def row_of(self, module: torch.nn.Module, where: str) -> Row:
         """The row that a module is read by: that from which a cell was built, else the first that fits."""
@@ -200,10 +189,14 @@ class Leaves:
 
         Raises:
             TraceError: the framework's table has no such row.
+            ConstraintError: the module was changed since, into one that NIR cannot express.
         """
         for rows in self.rows.values():
             for row in rows:
                 if row.path == cell.path and row.node == cell.node:
+                    failed = self._broken(cell.current(), row)
+                    if failed is not None:
+                        raise _inexpressible(where, cell.module, [(row, failed)])
                     return row
         raise TraceError(
             where,
@@ -221,6 +214,18 @@ class _Attributes:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.module, name, None)
+
+
+def _inexpressible(
+    where: str, module: torch.nn.Module, broken: list[tuple[Row, ModuleConstraint]]
+) -> ConstraintError:
+    """The error for a module that no row reads, with the condition of each row that it does not fulfil."""
+    return ConstraintError(
+        where,
+        f"{broken[0][0].path} with " + ", ".join(sorted({_setting(module, entry) for _, entry in broken})),
+        "; or ".join(f"{entry.that} for a nir.{row.node} ({entry.because})" for row, entry in broken),
+        next((entry.do for _, entry in broken if entry.do), ""),
+    )
 
 
 def returned_values(state: StateCall) -> int | None:

@@ -285,6 +285,17 @@ def test_an_unknown_name_in_an_equivalence_is_told(path: tuple[str, ...]) -> Non
     assert (problem.line, problem.column) == document.position(("primitives", "LI", "equivalence", *path))
 
 
+@pytest.mark.parametrize("path", [("input",), ("offset",), ("state", "v", "shift"), ("output", "scale")])
+def test_a_formula_in_the_place_of_a_free_variable_is_told(path: tuple[str, ...]) -> None:
+    """A network holds free variables; what it computes from others would not follow when they are trained."""
+    document = changed(CATALOGUE.document, ("primitives", "LI", "equivalence", *path), "2 * gain")
+    problems = Problems()
+    check_catalogue(Parser().catalogue(document), problems)
+    (problem,) = problems
+    assert (problem.found, problem.expected) == ("'2 * gain'", "one free variable by itself")
+    assert (problem.line, problem.column) == document.position(("primitives", "LI", "equivalence", *path))
+
+
 def test_an_unknown_name_in_a_reset_is_told() -> None:
     problems = Problems()
     check_catalogue(

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+import nirmap
 from nirmap.cells import Cell, RecordCell, build_cell
 from nirmap.oracle.interpreter import margin, simulate
 from nirmap_registry.catalogue import PRIMITIVES
@@ -293,6 +294,125 @@ def test_a_cell_says_what_it_does_around_its_module(framework: str, row: Row) ->
     assert isinstance(cell, Cell)
     assert f"nir.{row.node}" in cell.extra_repr()
     assert ("gain" in cell.extra_repr()) == (cell.state_dict().get("gain") is not None)
+
+
+class Alone(torch.nn.Module):
+    """A network of one module."""
+
+    def __init__(self, n: torch.nn.Module) -> None:
+        super().__init__()
+        self.n = n
+
+    def forward(self, x: torch.Tensor, state: Any = None) -> Any:
+        return self.n(x, state)
+
+
+def written(framework: str, module: torch.nn.Module) -> Any:
+    """The node that a module is written as."""
+    return nirmap.to_nir(Alone(module), framework, dt=DT, sample=inputs(1, NEURONS)).nodes["n"]
+
+
+def check_written(framework: str, module: Any, node: nir.NIRNode, relative: float = 1e-9) -> None:
+    found = written(framework, module)
+    assert type(found) is type(node)
+    for parameter in PRIMITIVES[type(node).__name__].declared:
+        value = getattr(node, parameter.name)
+        np.testing.assert_allclose(
+            getattr(found, parameter.name), value, rtol=relative, atol=relative, err_msg=parameter.name
+        )
+
+
+@each_row
+def test_what_was_loaded_is_what_is_written(framework: str, row: Row) -> None:
+    """A checkpoint would else be exported with the numbers of the network into which it was loaded."""
+    if row.node == "Delay":
+        return  # the length of its history is not a tensor
+    nodes = [suitable_node(row, seed) for seed in (0, 1)]
+    for assign in (False, True):
+        first, second = (build(framework, row, node) for node in nodes)
+        first.load_state_dict(second.state_dict(), assign=assign)
+        for module in (first, copy.deepcopy(first), pickle.loads(pickle.dumps(first))):
+            check_written(framework, module, nodes[1])
+    # What is written is what runs, which in another precision are other numbers.
+    first, second = build(framework, row, nodes[0], torch.float32), build(framework, row, nodes[1])
+    first.load_state_dict(second.state_dict())
+    check_written(framework, first, nodes[1], 2e-4)
+    check_written(framework, first, written(framework, first.double()))
+
+
+@each_cell
+def test_what_was_changed_by_hand_is_what_is_written(framework: str, row: Row) -> None:
+    """Whatever happens to the tensors of a cell: the graph does what the cell does."""
+    cell = build(framework, row, suitable_node(row))
+    # The others are the module's own, or say in what unit it counts its state.
+    names = [name for name in dict(cell.named_buffers()) if not name.startswith(("module.", "times_"))]
+    xs, before = inputs(12, 2, NEURONS), written(framework, cell)
+    cases = [(_in_place, [name]) for name in names] + [(_exchanged, names), (_trained, names)]
+    for change, chosen in cases if names else []:
+        cell = build(framework, row, suitable_node(row))
+        for name in chosen:
+            change(cell, name)
+        node = written(framework, cell)
+        changed = [
+            parameter.name
+            for parameter in PRIMITIVES[row.node].declared
+            if not np.allclose(getattr(node, parameter.name), getattr(before, parameter.name), rtol=1e-3)
+        ]
+        assert changed or not set(chosen) & set(cell.held), chosen
+        trace = simulate(chain([node], (NEURONS,)), xs, DT)
+        with torch.no_grad():
+            output, state = run(cell, xs)
+        np.testing.assert_allclose(output.numpy(), trace.outputs["output"], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(state["v"].numpy(), trace.states[("0",)]["v"][-1], rtol=1e-9, atol=1e-9)
+
+
+def test_a_change_that_no_node_can_express_is_refused() -> None:
+    """An integrator that was made leaky would else be written as one that never forgets."""
+    row = next(row for framework, row in stateful_rows() if (framework, row.node) == ("snntorch", "I"))
+    cell = build("snntorch", row, suitable_node(row))
+    cell.module.beta.mul_(0.5)
+    with pytest.raises(nirmap.ConstraintError, match=r"beta = 0\.5; expected module\.beta == 1") as raised:
+        written("snntorch", cell)
+    assert "module 'n'" in raised.value.where
+
+
+def _in_place(cell: Any, name: str) -> None:
+    getattr(cell, name).mul_(0.75)
+
+
+def _exchanged(cell: Any, name: str) -> None:
+    setattr(cell, name, 0.75 * getattr(cell, name))
+
+
+def _trained(cell: Any, name: str) -> None:
+    """The buffer becomes a parameter, and an optimiser makes a step."""
+    value = getattr(cell, name).clone()
+    delattr(cell, name)
+    parameter = torch.nn.Parameter(value)
+    setattr(cell, name, parameter)
+    (parameter**2).sum().mul(0.125).backward()  # type: ignore[no-untyped-call]
+    torch.optim.SGD([parameter], lr=1.0).step()
+
+
+def test_what_a_cell_holds_of_another_normal_form_is_not_loaded_in_silence() -> None:
+    """It would be left out, and the network would compute something else."""
+    found = 0
+    for framework, row in stateful_rows():
+        if row.normal_form is None:
+            continue
+        resting = suitable_node(row)
+        for name in ("v_leak", "v_reset"):
+            if hasattr(resting, name):
+                setattr(resting, name, np.zeros(NEURONS))
+        cells = [build(framework, row, node) for node in (suitable_node(row), resting)]
+        shifted, plain = (set(cell.state_dict()) for cell in cells)
+        for name in shifted - plain:
+            found += 1
+            with pytest.raises(RuntimeError, match=rf'Unexpected key.*"{name}"'):
+                cells[1].load_state_dict(cells[0].state_dict())
+            with pytest.raises(RuntimeError, match=rf'Missing key.*"{name}"'):
+                cells[0].load_state_dict(cells[1].state_dict())
+    assert found > 3
 
 
 def test_a_stateless_row_has_no_cell() -> None:

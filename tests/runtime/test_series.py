@@ -192,7 +192,7 @@ def test_copies_and_saved_states_are_the_same_network(framework: str, rewrite: R
         outputs, after = run(copied, xs)
         assert torch.equal(outputs, expected)
         assert same_state(after, state)
-    for copied in (copy.deepcopy(net), pickled):
+    for copied in (copy.deepcopy(net), pickled, other):
         check_same_node(nirmap.to_nir(copied).nodes["n"], example(rewrite).nodes["n"])
 
 
