@@ -17,11 +17,11 @@ from nirmap.functions import is_in_place, is_zeros
 from nirmap.leaves import Leaves, check_hooks, returned_values
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.report import Report
-from nirmap.series import Series, unrewritten
+from nirmap.series import Change, Series, unrewritten
 from nirmap.signals import Constant, NamedOutputs, Returned, Signal, StateEntry, StateParts, StateValue, Value
 from nirmap.structures import parts_of
 from nirmap_registry.catalogue import PRIMITIVES
-from nirmap_registry.rows import Bypassed, Values
+from nirmap_registry.rows import Bypassed, Rewrite, Values
 
 
 class Reader(Arithmetic):
@@ -134,31 +134,38 @@ class Reader(Arithmetic):
 
     def _series(self, series: Series, name: str, signal: Signal, where: str) -> Value:
         """The node that a series stands for; where training made another one of it, the nodes of its parts."""
-        parts: dict[str, Values] = {}
-        for part in series.names:
-            parts[part] = self._part(series.part(part), where)
-        values = unrewritten(series, parts, self.leaves.dt)
-        if values is not None:
+        rewrite = series.rewrite
+        values, changes, parts = self._unrewritten(series, name, where)
+        if not changes:
             added = self.graph.add_module(name, series, PRIMITIVES[series.node], values, signal, where)
             return Returned(added, 0) if series.stateful else Signal.of(added)
-        last = ""
-        for (part, node), module in zip(series.rewrite.series, map(series.part, series.names), strict=True):
-            added = self.graph.add_module(
-                f"{name}_{part}", module, PRIMITIVES[node], parts[part], signal, where
-            )
-            signal = Signal.of(added)
-            last = added
-        return Returned(last, 0) if series.stateful else signal
+        for change in changes:
+            if series.begins_anew(change.part):
+                kind = dict(rewrite.series)[change.part]
+                why = f"this part begins every step anew, while a nir.{kind} remembers the step before"
+                raise _changed(rewrite, change, f"node {name!r}", why)
+        last = name
+        for part, node in rewrite.series:
+            module, primitive = series.part(part), PRIMITIVES[node]
+            last = self.graph.add_module(f"{name}_{part}", module, primitive, parts[part], signal, where)
+            signal = Signal.of(last)
+        return Returned(last, 0) if series.stateful else Signal.of(last)
 
-    def _part(self, module: torch.nn.Module, where: str) -> Values:
+    def _unrewritten(
+        self, series: Series, name: str, where: str
+    ) -> tuple[Values, list[Change], dict[str, Values]]:
+        """The parameters of the node, what the rewrite would not make of it, and the parameters of the parts."""
+        parts = {part: self._part(series.part(part), f"{name}_{part}", where) for part in series.names}
+        return *unrewritten(series, parts, self.leaves.dt), parts
+
+    def _part(self, module: torch.nn.Module, name: str, where: str) -> Values:
         """The parameters of one part of a series, which may be a series itself."""
         if not isinstance(module, Series):
             return self.leaves.read(module, self.leaves.row_of(module, where))[1]
-        parts = {name: self._part(module.part(name), where) for name in module.names}
-        values = unrewritten(module, parts, self.leaves.dt)
-        if values is None:
-            expected = f"what {module.rewrite_name} makes of a nir.{module.node}"
-            raise ConstraintError(where, f"the parts {', '.join(module.names)} as they are now", expected)
+        values, changes, _ = self._unrewritten(module, name, where)
+        if changes:
+            why = "it is itself a part of a node"
+            raise _changed(module.rewrite, changes[0], f"node {name!r}", why)
         return values
 
     def sub_graph(self, network: Network) -> GraphUnderConstruction:
@@ -204,6 +211,16 @@ class NetworkReader(Reader):
         else:
             self.graph.add_output(self.report.outputs[0], self.signal(result, "the network's output"))
         self.graph.connect({})
+
+
+def _changed(rewrite: Rewrite, change: Change, where: str, why: str) -> ConstraintError:
+    """The error for a part of a series that no node can express as it is now."""
+    return ConstraintError(
+        f"{where} ({rewrite.name}: {change.part})",
+        f"{change.parameter} = {change.found}",
+        f"{change.expected}, which {rewrite.name} makes it for a nir.{rewrite.node} ({why})",
+        "set it back, or rebuild the network from a graph with the nodes that you want",
+    )
 
 
 def _needed(graph: torch.fx.Graph) -> set[Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,10 @@ class Series(torch.nn.Module):
         module: torch.nn.Module = self.get_submodule(name)
         return module
 
+    def begins_anew(self, name: str) -> bool:
+        """Whether a part holds none of the node's variables, although it has state: it begins every step anew."""
+        return name in self.taking_state and not self.variables[name]
+
     def forward(self, input: torch.Tensor, state: State | None = None) -> Any:
         """One step of all parts."""
         new: State = {}
@@ -66,9 +71,10 @@ class Series(torch.nn.Module):
             if name not in self.taking_state:
                 input = module(input)
                 continue
-            # A part that holds none of the node's variables begins every step anew.
-            known = bool(variables) and state is not None
-            held = {inner: state[outer] for inner, outer in variables.items()} if known and state else None
+            anew = state is None or self.begins_anew(name)
+            held = (
+                None if anew or state is None else {inner: state[outer] for inner, outer in variables.items()}
+            )
             input, after = module(input, held)
             new.update({outer: after[inner] for inner, outer in variables.items()})
         return (input, new) if self.stateful else input
@@ -78,7 +84,24 @@ class Series(torch.nn.Module):
         return f"nir.{self.node}, {self.rewrite_name}"
 
 
-def unrewritten(series: Series, parts: Mapping[str, Values], dt: float) -> Values | None:
+@dataclass(frozen=True)
+class Change:
+    """A parameter of a part that is not what the rewrite makes it.
+
+    Attributes:
+        part: the part.
+        parameter: its parameter.
+        found: what it is now.
+        expected: what the rewrite makes it.
+    """
+
+    part: str
+    parameter: str
+    found: str
+    expected: str
+
+
+def unrewritten(series: Series, parts: Mapping[str, Values], dt: float) -> tuple[Values, list[Change]]:
     """The parameters of the node that a series was made of.
 
     Args:
@@ -87,14 +110,30 @@ def unrewritten(series: Series, parts: Mapping[str, Values], dt: float) -> Value
         dt: time step in s.
 
     Returns:
-        The parameters; None where the parts are no longer what the rewrite makes of any node, as after training.
+        The parameters, and what the rewrite would not make of a node with them, as after training. Numbers are compared
+        in relation to their size, in the precision of the series, and so zeros exactly.
     """
-    rewrite = series.rewrite
+    rewrite, tolerance = series.rewrite, _tolerance(series)
     values = rewrite.read(parts, dt)
     again = rewrite.parts(values, dt)
+    changes: list[Change] = []
     for name, node in rewrite.series:
         for parameter in PRIMITIVES[node].declared:
             found, expected = np.asarray(parts[name][parameter.name]), np.asarray(again[name][parameter.name])
-            if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-5, atol=1e-8):
-                return None
-    return values
+            if found.shape != expected.shape:
+                changes.append(
+                    Change(name, parameter.name, f"of shape {found.shape}", f"of shape {expected.shape}")
+                )
+                continue
+            differs = ~np.isclose(found, expected, rtol=tolerance, atol=0)
+            if differs.any():
+                changes.append(
+                    Change(name, parameter.name, f"{found[differs][0]:g}", f"{expected[differs][0]:g}")
+                )
+    return values, changes
+
+
+def _tolerance(series: Series) -> float:
+    """The relative error of a number that was held in the lowest precision of a series."""
+    tensors = (*series.parameters(), *series.buffers())
+    return max(1e-5, *(4 * torch.finfo(value.dtype).eps for value in tensors if value.is_floating_point()))

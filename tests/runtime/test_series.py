@@ -164,7 +164,7 @@ def test_a_series_is_the_node_over_drawn_parameters_and_inputs(framework: str, r
 @each_case
 def test_the_graph_comes_back_in_every_dtype(framework: str, rewrite: Rewrite) -> None:
     graph = example(rewrite)
-    for dtype, relative in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
+    for dtype, relative in ((torch.float64, 1e-9), (torch.float32, 1e-5), (torch.bfloat16, 0.1)):
         net = rebuilt(graph, framework, rewrite, dtype=dtype)
         floating = [value for value in net.state_dict().values() if value.is_floating_point()]
         assert {value.dtype for value in floating} <= {dtype}
@@ -196,13 +196,12 @@ def test_copies_and_saved_states_are_the_same_network(framework: str, rewrite: R
         check_same_node(nirmap.to_nir(copied).nodes["n"], example(rewrite).nodes["n"])
 
 
-# The longest for each framework, whose parts are those of the others, and one that begins every step anew.
-COMPILED = ("cuba_lif_as_series", "rockpool-cuba_li_as_series", "torch-threshold_as_neuron")
+# One whose parts keep the state, one that begins every step anew, and one of cells; that each framework's own cells can
+# be compiled is tested with them.
+COMPILED = ("torch-cuba_lif_as_series", "torch-threshold_as_neuron", "sinabs-cuba_lif_as_series")
 
 
-@pytest.mark.parametrize(
-    ("framework", "rewrite"), [case for case in CASES if str(case.id).endswith(COMPILED)]
-)
+@pytest.mark.parametrize(("framework", "rewrite"), [case for case in CASES if case.id in COMPILED])
 def test_compiled_it_gives_the_same(framework: str, rewrite: Rewrite) -> None:
     torch.compiler.reset()
     net = rebuilt(example(rewrite), framework, rewrite)
@@ -364,6 +363,41 @@ def test_a_series_in_a_feedback_loop_is_written_as_its_parts() -> None:
     check_same_outputs(net, written)
 
 
+ANEW = {
+    ("scale_as_leaky_integrator", "product"): {"tau": "0.0002", "v_leak": "0.25"},
+    ("threshold_as_neuron", "neuron"): {"tau": "0.0002", "v_leak": "0.25", "v_reset": "0.25"},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "parameter", "found"),
+    [(*key, parameter, found) for key, changes in ANEW.items() for parameter, found in changes.items()],
+)
+def test_a_part_that_begins_every_step_anew_is_not_written_as_a_node_that_remembers(
+    name: str, part: str, parameter: str, found: str
+) -> None:
+    net = rebuilt(example(named(name)), "torch", named(name))
+    with torch.no_grad():
+        getattr(framework_module(series_of(net), part), parameter)[1] = float(found)
+    with pytest.raises(nirmap.ConstraintError) as raised:
+        nirmap.to_nir(net)
+    error = raised.value
+    assert (error.where, error.found) == (f"node 'n' ({name}: {part})", f"{parameter} = {found}")
+    assert error.expected.startswith("0.0001, which" if parameter == "tau" else "0, which")
+    assert "begins every step anew" in error.expected
+    assert "set it back" in error.do
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("factor", [1e-9, 5.0])
+def test_an_entry_off_the_diagonal_is_kept_however_small(size: float, factor: float) -> None:
+    graph = chain([nir.Scale(np.full(NEURONS, size))], (NEURONS,), names=NAMES)
+    net = rebuilt(graph, "torch", named("scale_as_linear"))
+    add(framework_module(series_of(net), "product").weight, (0, 1), factor * size)
+    written = nirmap.to_nir(net)
+    np.testing.assert_allclose(node_of(written, "n_product").weight[0, :2], [size, factor * size])
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_part_may_be_rewritten_itself(framework: str) -> None:
     rewrites = named("scale_as_linear"), named("linear_as_affine")
@@ -380,8 +414,9 @@ def test_a_part_may_be_rewritten_itself(framework: str) -> None:
     add(layer.bias, (0,), 0.25)
     with pytest.raises(nirmap.ConstraintError) as raised:
         nirmap.to_nir(net)
-    assert "linear_as_affine" in raised.value.expected
-    assert "layer" in raised.value.found
+    assert raised.value.where == "node 'n_product' (linear_as_affine: layer)"
+    assert raised.value.found == "bias = 0.25"
+    assert "it is itself a part of a node" in raised.value.expected
 
 
 def test_a_rewrite_is_taken_only_where_no_module_serves() -> None:
