@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, cast
@@ -38,13 +38,17 @@ class GraphUnderConstruction:
     inputs: list[str] = field(default_factory=list[str])
     used: dict[int, str] = field(default_factory=dict[int, str])
     scales: dict[tuple[Source, float], str] = field(default_factory=dict[tuple[Source, float], str])
+    # The nodes that are written as several in a row, each with the name of the last of them.
+    last_parts: dict[str, str] = field(default_factory=dict[str, str])
+    # Names that nodes will have which are not there yet.
+    reserved: set[str] = field(default_factory=set[str])
     # Whether parameters of a single number are those of a single neuron, and not of a layer of any size.
     shapes_are_exact: bool = False
 
-    def _unique(self, name: str) -> str:
+    def _unique(self, name: str, taken: Collection[str] = ()) -> str:
         """The name, with a number behind it where it is taken."""
         candidate, count = name, 0
-        while candidate in self.entries:
+        while candidate in self.entries or candidate in taken:
             count += 1
             candidate = f"{name}_{count}"
         return candidate
@@ -105,6 +109,29 @@ class GraphUnderConstruction:
         entry = Entry(primitive, values, where)
         return self._add_used(name, module, entry, signal, primitive.stateful, where)
 
+    def add_series(
+        self, name: str, parts: Sequence[tuple[str, Entry, torch.nn.Module]], signal: Signal, where: str
+    ) -> str:
+        """A node as several in a row: the name, entry and module of each. No other node has to give up its name.
+
+        Returns:
+            The name of the last, from which edges lead on that would leave the node.
+
+        Raises:
+            TraceError: a module is stateful and used a second time.
+        """
+        last = name
+        for part, entry, module in parts:
+            free, stateful = self._unique(f"{name}_{part}", self.reserved), entry.primitive.stateful
+            last = self._add_used(free, module, entry, signal, stateful, where)
+            signal = Signal.of(last)
+        self.last_parts[name] = last
+        return last
+
+    def last_part(self, name: str) -> str:
+        """The node that a node's output and state come from: the last of its parts, else itself."""
+        return self.last_parts.get(name, name)
+
     def add_scale(self, name: str, factor: torch.Tensor, signal: Signal, where: str) -> Signal:
         """A Scale node with one factor per neuron."""
         entry = Entry(PRIMITIVES["Scale"], {"scale": rows.array(factor)}, where)
@@ -162,6 +189,7 @@ class GraphUnderConstruction:
 
     def _connect(self, source: Source, weight: float, target: str) -> None:
         """An edge; a weight other than 1 goes through a Scale node."""
+        source = source._replace(node=self.last_part(source.node))
         if weight != 1.0:
             key = (source, weight)
             if key not in self.scales:

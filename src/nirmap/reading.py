@@ -12,6 +12,7 @@ from torch.fx import Node
 from nirmap.arithmetic import Arithmetic
 from nirmap.assembling import GraphUnderConstruction
 from nirmap.cells import Cell
+from nirmap.entries import Entry
 from nirmap.errors import ConstraintError, TraceError
 from nirmap.functions import is_in_place, is_zeros
 from nirmap.leaves import Leaves, check_hooks, returned_values
@@ -30,6 +31,7 @@ class Reader(Arithmetic):
     def read(self) -> GraphUnderConstruction:
         """The NIR graph; its shapes are not known yet."""
         needed = _needed(self.traced)
+        self.graph.reserved |= self.reserved_names()
         for node in self.traced.nodes:
             if node not in needed:
                 continue
@@ -45,6 +47,13 @@ class Reader(Arithmetic):
             else:
                 self.values[node] = self.function(node, where)
         return self.graph
+
+    def reserved_names(self) -> set[str]:
+        """The names that nodes will have, before any is added."""
+        targets = [
+            str(node.target) for node in self.traced.nodes if node.op in ("call_module", "placeholder")
+        ]
+        return {self.names.get(target, target) for target in targets}
 
     def placeholder(self, node: Node) -> Value:
         """What an argument stands for."""
@@ -103,7 +112,7 @@ class Reader(Arithmetic):
             expected = "one input, and state that modules returned"
             do = "join several inputs with + before the module"
             raise TraceError(where, f"the further argument {entry!r}", expected, do)
-        elif held.node not in (None, value.node):
+        elif held.node is not None and self.graph.last_part(held.node) != value.node:
             expected = f"that of {value.node!r}"
             raise TraceError(where, f"the state of {held.node!r}", expected, "give each module its own state")
 
@@ -144,11 +153,11 @@ class Reader(Arithmetic):
                 kind = dict(rewrite.series)[change.part]
                 why = f"this part begins every step anew, while a nir.{kind} remembers the step before"
                 raise _changed(rewrite, change, f"node {name!r}", why)
-        last = name
-        for part, node in rewrite.series:
-            module, primitive = series.part(part), PRIMITIVES[node]
-            last = self.graph.add_module(f"{name}_{part}", module, primitive, parts[part], signal, where)
-            signal = Signal.of(last)
+        written = [
+            (part, Entry(PRIMITIVES[node], parts[part], where), series.part(part))
+            for part, node in rewrite.series
+        ]
+        last = self.graph.add_series(name, written, signal, where)
         return Returned(last, 0) if series.stateful else Signal.of(last)
 
     def _unrewritten(
@@ -195,6 +204,10 @@ class NetworkReader(Reader):
         )
         self.arguments = {identifiers[name]: name for name in self.report.inputs}
         self.graph.shapes_are_exact = True
+
+    def reserved_names(self) -> set[str]:
+        """All names of the graph."""
+        return super().reserved_names() | {*self.report.inputs, *self.report.outputs}
 
     def placeholder(self, node: Node) -> Value:
         """An input, under the name of its Input node, or the state."""

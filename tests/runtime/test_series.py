@@ -363,6 +363,61 @@ def test_a_series_in_a_feedback_loop_is_written_as_its_parts() -> None:
     check_same_outputs(net, written)
 
 
+@pytest.mark.parametrize("name", ["cuba_li_as_series", "cuba_lif_as_series"])
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_a_synapse_with_a_resting_value_is_written_as_two_nodes(name: str, recurrent: bool) -> None:
+    """No CubaLI says it; its parts do, and their state and their feedback go on."""
+    rewrite = named(name)
+    graph, after = example(rewrite), rewrite.series[1][0]
+    if recurrent:
+        graph = nir.NIRGraph(
+            {**graph.nodes, "back": nir.Linear(0.25 * weight())},
+            [("in", "n"), ("n", "back"), ("back", "n"), ("n", "out")],
+        )
+    net, node = rebuilt(graph, "torch", rewrite), node_of(graph)
+    synapse: Any = series_of(net).part("synapse")
+    synapse.tau.mul_(2)
+    written = nirmap.to_nir(net)
+    assert written.nodes.keys() == graph.nodes.keys()
+    np.testing.assert_allclose(node_of(written).tau_syn, 2 * node.tau_syn)
+    synapse.v_leak.add_(0.25)
+    written = nirmap.to_nir(net)
+    last = f"n_{after}"
+    expected = {("in", "n_synapse"), ("n_synapse", last), (last, "out")}
+    assert set(written.edges) == expected | (
+        {(last, "back"), ("back", "n_synapse")} if recurrent else set()
+    )
+    np.testing.assert_allclose(node_of(written, "n_synapse").v_leak, 0.25)
+    np.testing.assert_allclose(node_of(written, last).tau, node.tau_mem)
+    check_same_outputs(net, written)
+
+
+class Around(torch.nn.Module):
+    """A user's own network around a rebuilt one, with its state and a neighbour."""
+
+    def __init__(self, inner: torch.nn.Module, n_synapse: torch.nn.Module) -> None:
+        super().__init__()
+        self.n, self.n_synapse = inner, n_synapse
+
+    def forward(self, x: torch.Tensor, state: Any = None) -> Any:
+        y, state = self.n(x, state)
+        return self.n_synapse(y), state
+
+
+def test_in_a_users_network_too_the_parts_take_the_state_and_no_name_of_another() -> None:
+    rewrite = named("cuba_lif_as_series")
+    series: Any = series_of(rebuilt(example(rewrite), "torch", rewrite))
+    series.part("synapse").v_leak.add_(0.25)
+    layer = torch.nn.Linear(NEURONS, NEURONS, dtype=torch.float64)
+    written = nirmap.to_nir(Around(series, layer), dt=DT, sample=inputs(1, NEURONS))
+    assert set(written.edges) == {
+        ("x", "n_synapse_1"),
+        ("n_synapse_1", "n_neuron"),
+        ("n_neuron", "n_synapse"),
+        ("n_synapse", "output"),
+    }
+
+
 ANEW = {
     ("scale_as_leaky_integrator", "product"): {"tau": "0.0002", "v_leak": "0.25"},
     ("threshold_as_neuron", "neuron"): {"tau": "0.0002", "v_leak": "0.25", "v_reset": "0.25"},
@@ -396,6 +451,27 @@ def test_an_entry_off_the_diagonal_is_kept_however_small(size: float, factor: fl
     add(framework_module(series_of(net), "product").weight, (0, 1), factor * size)
     written = nirmap.to_nir(net)
     np.testing.assert_allclose(node_of(written, "n_product").weight[0, :2], [size, factor * size])
+
+
+def test_parts_leave_all_other_nodes_their_names() -> None:
+    """Whoever looks for a node of the graph by its name finds that node."""
+    nodes: dict[str, Any] = {
+        "n_product_2": input_node(NEURONS),
+        "n": nir.Scale(np.arange(1.0, 1 + NEURONS)),
+        "n_product": nir.Linear(weight()),
+        "n_product_1": output_node(NEURONS),
+    }
+    edges = [("n_product_2", "n"), ("n", "n_product"), ("n_product", "n_product_1")]
+    net = rebuilt(nir.NIRGraph(nodes, edges), "torch", named("scale_as_linear"))
+    add(framework_module(series_of(net), "product").weight, (0, 1), 0.25)
+    written = nirmap.to_nir(net)
+    assert written.nodes.keys() == {"n_product", "n_product_1", "n_product_2", "n_product_3"}
+    assert {name: type(written.nodes[name]) for name in nodes if name != "n"} == {
+        name: type(node) for name, node in nodes.items() if name != "n"
+    }
+    np.testing.assert_allclose(node_of(written, "n_product").weight, weight())
+    xs = inputs(STEPS, 2, NEURONS)
+    check_close(run(net, xs)[0], simulate(written, xs, DT).outputs["n_product_1"])
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
