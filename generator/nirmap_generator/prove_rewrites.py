@@ -1,20 +1,26 @@
 """Proof of every rewrite: the node and its series are stepped side by side, by the equations of the catalogue.
 
 Parameters, inputs and the state before the first step are drawn; every output and every state variable has to be the
-same, up to rounding, and the parameters that are read back are those of the node. A per-neuron parameter and a weight
-are one number here. What steps are made of is the catalogue alone: neither torch nor a framework has a part in it.
+same, up to rounding, and the parameters that are read back are those of the node. Spikes say little of what they come
+from: where node and series spike, both have to be as far from their thresholds, in a unit that stays the same. A
+per-neuron parameter and a weight are one number here. What steps are made of is the catalogue alone: neither torch nor
+a framework has a part in it.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import math
 import random
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nirmap_generator.draw import Draw
 from nirmap_generator.evaluate import EvaluationError, evaluate
-from nirmap_generator.model import Catalogue, Primitive
+from nirmap_generator.expressions import Expression, parse
+from nirmap_generator.model import Catalogue, Located, Primitive
 from nirmap_generator.problems import Problems
 from nirmap_generator.prove import fulfils, impose, same, shown
 from nirmap_generator.rewrites import Rewrite
@@ -82,42 +88,80 @@ def _counter_example(
     for name, (holder, variable) in rewrite.state.items():
         inner[holder][variable] = state[name]
     size = 1 / min(1.0, abs(float(node.get("r", 1.0)) or 1.0))
+    distances: list[tuple[Distance, Distance]] = []
     for step in range(STEPS):
         x = numbers.uniform(-2, 4) * size
-        output, clear = stepped(primitive, node, state, x, dt)
+        own = last = stepped(primitive, node, state, x, dt)
         signal = x
         for part in rewrite.series:
-            signal, _ = stepped(
-                catalogue.primitives[part.node], parts[part.name], inner[part.name], signal, dt
-            )
-        if not clear:
-            return None  # At the threshold rounding decides.
-        compared = [("the output", output, signal)]
+            other = catalogue.primitives[part.node]
+            last = stepped(other, parts[part.name], inner[part.name], signal, dt)
+            signal = last.output
+        if not own.clear:
+            break  # At the threshold rounding decides.
+        compared = [("the output", own.output, signal)]
         compared += [
             (name, state[name], inner[holder][variable]) for name, (holder, variable) in rewrite.state.items()
         ]
         for name, expected, found in compared:
             if not math.isclose(expected, found, rel_tol=TOLERANCE, abs_tol=TOLERANCE * max(1.0, abs(x))):
                 return f"in step {step}, {name} is {expected:.6g}, and that of the series {found:.6g}"
+        if own.distance is not None and last.distance is not None and own.distance.value != 0:
+            distances.append((own.distance, last.distance))
+    return _distances_differ(distances)
+
+
+def _distances_differ(distances: list[tuple[Distance, Distance]]) -> str | None:
+    """Where the distances to the thresholds of a node and of its series are not proportional; None where they are.
+
+    The factor is that of the step in which the node's distance is the most exact; what is shown is in the series' unit.
+    """
+    if not distances:
+        return None
+    own, other = max(distances, key=lambda pair: abs(pair[0].value) / pair[0].size)
+    factor = other.value / own.value
+    for step, (own, other) in enumerate(distances):
+        expected = factor * own.value
+        if abs(expected - other.value) > TOLERANCE * (abs(factor) * own.size + other.size):
+            found = f"{expected:.9g}, and that of the series {other.value:.9g}"
+            return f"in step {step}, the distance to the threshold is {found}"
     return None
 
 
-def stepped(
-    primitive: Primitive, parameters: Mapping[str, Any], state: Values, x: float, dt: float
-) -> tuple[float, bool]:
-    """One step of forward Euler; the state is changed in place.
+@dataclass(frozen=True)
+class Distance:
+    """How far above its threshold something is, and the size of the numbers of which that is the difference."""
 
-    Returns:
-        The output, and whether the membrane potential was clearly on one side of the threshold.
+    value: float
+    size: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step gave.
+
+    Attributes:
+        output: the output.
+        clear: whether the membrane potential was clearly on one side of the threshold.
+        distance: how far above the threshold it was before the reset; None for a node that does not spike.
     """
+
+    output: float
+    clear: bool = True
+    distance: Distance | None = None
+
+
+def stepped(primitive: Primitive, parameters: Mapping[str, Any], state: Values, x: float, dt: float) -> Step:
+    """One step of forward Euler; the state is changed in place."""
     scope: Values = {**parameters, "input": x}
     if primitive.shape == "linear":
         bias = _float(parameters["bias"]) if "bias" in parameters else 0.0
-        return _float(parameters["weight"]) * x + bias, True
+        return Step(_float(parameters["weight"]) * x + bias)
     for name, located in primitive.dynamics.items():
         state[name] += dt * _float(evaluate(located.expression, {**scope, **state}))
-    spiked, clear = False, True
+    spiked, clear, distance = False, True, None
     if primitive.spike is not None:
+        distance = _distance(primitive.spike, {**scope, **state})
         spiked = bool(evaluate(primitive.spike.expression, {**scope, **state}))
         # A condition that turns with the smallest change of a state or of the input is at the threshold.
         for factor in (1 - TOLERANCE, 1 + TOLERANCE):
@@ -132,7 +176,22 @@ def stepped(
             )
     if primitive.output is None:
         raise EvaluationError(f"{primitive.name} has no equation for its output")
-    return _float(evaluate(primitive.output.expression, {**scope, **state, "spike": spiked})), clear
+    output = _float(evaluate(primitive.output.expression, {**scope, **state, "spike": spiked}))
+    return Step(output, clear, distance)
+
+
+def _distance(spike: Located, scope: Values) -> Distance:
+    left, right = (_float(evaluate(side, scope)) for side in _sides(spike.expression.text))
+    return Distance(left - right, max(abs(left), abs(right)))
+
+
+@functools.cache
+def _sides(text: str) -> tuple[Expression, Expression]:
+    """The two sides of ``left > right``."""
+    body = parse(text).tree.body
+    if isinstance(body, ast.Compare) and len(body.ops) == 1 and isinstance(body.ops[0], ast.Gt):
+        return parse(ast.unparse(body.left)), parse(ast.unparse(body.comparators[0]))
+    raise EvaluationError(f"{text!r} is no comparison as 'v > v_threshold' is one")
 
 
 def _float(value: object) -> float:
