@@ -2,7 +2,8 @@
 
 A registry is imported when it is asked for, and checked once: each declared class exists, its constructor takes what
 ``build`` gives and has no argument that the declaration does not account for, and its ``forward`` has the state
-argument that is promised. Registries of other packages are found through the entry points ``nirmap.frameworks``.
+argument that is promised. Registries of other packages are found through the entry points ``nirmap.frameworks``, which
+are looked for once; :func:`forget` has them looked for anew.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import functools
 import importlib
 import importlib.metadata
 import inspect
+import sys
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -31,15 +33,31 @@ def frameworks() -> dict[str, str]:
         MappingError: an installed package declares a framework under a name that is taken.
     """
     found = dict(FRAMEWORKS)
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        if found.setdefault(entry.name, entry.value) != entry.value:
+    for name, value in _declared_elsewhere(tuple(sys.path)):
+        if found.setdefault(name, value) != value:
             raise MappingError(
-                f"entry point {entry.name!r} of group {ENTRY_POINTS}",
-                f"{entry.value}, while {found[entry.name]} has the name already",
+                f"entry point {name!r} of group {ENTRY_POINTS}",
+                f"{value}, while {found[name]} has the name already",
                 "a name of its own for each framework",
                 "rename or uninstall one of the packages",
             )
     return found
+
+
+@functools.cache
+def _declared_elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Name and value of the entry points of all packages on a path; to look through them takes longer than to trace."""
+    return tuple((entry.name, entry.value) for entry in importlib.metadata.entry_points(group=ENTRY_POINTS))
+
+
+def forget() -> None:
+    """Forgets what was found and loaded, so that a package is found that was installed while the process runs.
+
+    Packages on another ``sys.path`` than before are found without.
+    """
+    importlib.invalidate_caches()
+    _declared_elsewhere.cache_clear()
+    load_registry.cache_clear()
 
 
 @functools.cache

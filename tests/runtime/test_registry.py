@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 import types
@@ -280,6 +281,41 @@ def test_listing_frameworks_imports_none() -> None:
     )
     assert run(program) == "[]"
     assert frameworks() == {**frameworks(), **nirmap_registry.FRAMEWORKS}
+
+
+def declare(folder: Path, name: str) -> None:
+    """What installing a package with a framework leaves behind in a folder of modules."""
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[nirmap.frameworks]\n{name} = {name}.registry\n")
+
+
+def test_packages_are_looked_for_once_and_anew_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To look through all installed packages takes longer than to write a network."""
+    looked: list[str] = []
+    look = importlib.metadata.entry_points
+
+    def entry_points(**keywords: Any) -> Any:
+        looked.append("again")
+        return look(**keywords)
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+    declare(tmp_path, "firstsnn")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert frameworks()["firstsnn"] == "firstsnn.registry"
+    for _ in range(3):
+        frameworks()
+    assert looked == ["again"]
+    declare(tmp_path, "secondsnn")
+    assert "secondsnn" not in frameworks()
+    loading.forget()
+    assert frameworks()["secondsnn"] == "secondsnn.registry"
+    # What is handed out is the caller's own.
+    frameworks().clear()
+    assert frameworks().keys() > {"firstsnn", "secondsnn"}
 
 
 def test_public_names_are_there() -> None:
