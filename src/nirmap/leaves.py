@@ -117,6 +117,16 @@ class Leaves:
         state = self.rows[base][0].state if base is not None else None
         return None if state is None else returned_values(state)
 
+    def kept_state(self, module: torch.nn.Module) -> frozenset[str]:
+        """The attributes in which a module of the table keeps its state; none for any other module."""
+        calls = [row.state for row in self.rows.get(class_of(module), ()) if row.state is not None]
+        names = (
+            {*call.zeroed, *(variable.kept_as for variable in call.variables)}
+            for call in calls
+            if call.call == "attributes"
+        )
+        return frozenset().union(*names)
+
     def candidates(self, module: torch.nn.Module, where: str) -> list[Row]:
         """The rows of a module's class, or of a base class that it does not change in what the rows rely on.
 

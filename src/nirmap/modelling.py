@@ -75,7 +75,14 @@ class RecordingReader(Reader):
         parts = parts_of(value)
         if parts is not None:
             return all(self._holds_state(part) for part in parts.values())
-        return not isinstance(value, Node) or isinstance(self.values.get(value), StateValue)
+        if not isinstance(value, Node) or isinstance(self.values.get(value), StateValue):
+            return True
+        return value.op == "get_attr" and self._is_kept_state(str(value.target))
+
+    def _is_kept_state(self, target: str) -> bool:
+        """Whether a tensor is what a module of the table keeps of its state, which some return behind their output."""
+        path, _, name = target.rpartition(".")
+        return bool(path) and name in self.leaves.kept_state(self.root.get_submodule(path))
 
     def _fed_back(self, number: int, value: Any) -> Signal:
         """What an entry of the state that is used as a signal will be in the next step.

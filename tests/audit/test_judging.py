@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nirmap.audit.cells import rounded_up
-from nirmap.audit.judging import TOLERANCES, Verdict
+from nirmap.audit.judging import TOLERANCES, Verdict, computes_in_float32_only
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]), st.floats(1e-3, 1e3))
@@ -36,6 +37,26 @@ def test_a_spike_too_many_is_wrong_and_so_is_a_number_that_is_none() -> None:
         verdict = Verdict()
         verdict.hold("z", found, spikes, "float32", exactly=exactly)
         assert verdict.wrong
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_refusal"),
+    [
+        (torch.ones(2, 2, dtype=torch.float64), torch.ones(2, 2), True),
+        (torch.ones(2, 3, dtype=torch.float64), torch.ones(2, 2, dtype=torch.float64), False),
+    ],
+)
+def test_only_a_refusal_of_the_dtype_is_one(
+    left: torch.Tensor, right: torch.Tensor, is_refusal: bool
+) -> None:
+    """Anything else that is raised in float64 is an error of the mapping."""
+    right_in_float32 = Verdict(errors={"float32": 0.0})
+    with pytest.raises(RuntimeError) as raised:
+        left @ right
+    assert computes_in_float32_only(raised.value, right_in_float32, "float64") == is_refusal
+    assert not computes_in_float32_only(raised.value, right_in_float32, "float32")
+    assert not computes_in_float32_only(raised.value, Verdict(), "float64")
+    assert not computes_in_float32_only(KeyError("float or double"), right_in_float32, "float64")
 
 
 @given(st.floats(0, 1))

@@ -462,6 +462,10 @@ def test_a_users_module_is_written_as_it_behaves(name: str) -> None:
     make, kind = USERS[name]
     module, xs = make().to_torch(), sequence(50, dtype=torch.float32)
     graph = nirmap.to_nir(module, "rockpool", dt=DT, sample=xs[0])
+    as_it_comes = nirmap.to_nir(make(), "rockpool", dt=DT, sample=xs[0])  # with its state behind its output
+    assert {name: type(node) for name, node in as_it_comes.nodes.items()} == {
+        name: type(node) for name, node in graph.nodes.items()
+    }
     (written,) = (node for node in graph.nodes.values() if not isinstance(node, nir.Input | nir.Output))
     assert type(written) is kind
     with torch.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,11 @@ from nirmap.oracle.interpreter import Trace
 TOLERANCES: Mapping[str, float] = {"float32": 1e-4, "float64": 1e-5}
 """Largest deviation, relative to the largest magnitude; some frameworks keep numbers in float32 whatever the dtype."""
 DTYPES: Mapping[str, torch.dtype] = {"float32": torch.float32, "float64": torch.float64}
+# Both dtypes, in the words of torch and of frameworks: "expected scalar type Float but found Double".
+_SINGLE, _DOUBLE = (
+    re.compile(r"\b(float|float32)\b", re.IGNORECASE),
+    re.compile(r"\b(double|float64)\b", re.IGNORECASE),
+)
 # Every draw is executed in float32, which is what users compute in, and so many of a row in float64 as well.
 IN_FLOAT64 = 3
 
@@ -23,6 +29,21 @@ IN_FLOAT64 = 3
 def dtypes_of(number: int, draw: Draw) -> tuple[str, ...]:
     """The dtypes that a draw is executed in: float32, and the first draws of a row, and ties, in float64 too."""
     return ("float32", "float64") if number < IN_FLOAT64 or draw.ties else ("float32",)
+
+
+def computes_in_float32_only(error: Exception, verdict: Verdict, dtype: str) -> bool:
+    """Whether a framework refused float64 as such, after float32 had been right: that is no fault of a mapping.
+
+    Torch has no class of its own for that error. What names both dtypes is taken for it, and nothing else.
+    """
+    text = str(error)
+    return (
+        dtype == "float64"
+        and "float32" in verdict.errors
+        and not verdict.wrong
+        and isinstance(error, RuntimeError | TypeError)
+        and bool(_SINGLE.search(text) and _DOUBLE.search(text))
+    )
 
 
 @dataclass

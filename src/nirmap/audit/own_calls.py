@@ -51,11 +51,13 @@ def _with_arguments(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Te
 
 def _with_attributes(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Tensor:
     """State stays in attributes of the module."""
+    # The state of a module that spreads it over a batch has no batch axis.
+    zeros = torch.zeros_like(xs[0] if state.spread_by is None else xs[0, 0])
     for name in [*(variable.kept_as for variable in state.variables), *state.zeroed]:
         if name in module._buffers:
-            module._buffers[name] = torch.zeros_like(xs[0])
+            module._buffers[name] = zeros.clone()
         else:
-            setattr(module, name, torch.zeros_like(xs[0]))
+            setattr(module, name, zeros.clone())
     if state.time_axis is not None:
         return _output(module, state, module(xs.movedim(0, state.time_axis))).movedim(state.time_axis, 0)
     return torch.stack([_output(module, state, module(x)) for x in xs])

@@ -12,7 +12,15 @@ import numpy as np
 import nirmap
 from nirmap.audit.cells import Case, Condition, How
 from nirmap.audit.drawing import Array, Draw
-from nirmap.audit.judging import DTYPES, Verdict, dtypes_of, fires, hold_network, output_of
+from nirmap.audit.judging import (
+    DTYPES,
+    Verdict,
+    computes_in_float32_only,
+    dtypes_of,
+    fires,
+    hold_network,
+    output_of,
+)
 from nirmap.audit.obstacles import obstacles
 from nirmap.building import Builder, node_values, primitive_of
 from nirmap.errors import ConstraintError, UnsupportedNodeError
@@ -97,8 +105,7 @@ def _executed(framework: str, draw: Draw, dtypes: Iterable[str], report: Report,
             hold_network(verdict, network, draw, dtype)
             hold_written(verdict, network, draw, dtype)
         except Exception as error:  # noqa: BLE001  whatever a mapping raises is the finding
-            # A framework that computes in float32 only says so by raising in float64.
-            if dtype == "float32" or not isinstance(error, RuntimeError | TypeError):
+            if not computes_in_float32_only(error, verdict, dtype):
                 verdict.wrong = verdict.wrong or f"in {dtype}: {_said(error)}"
     how, modules, rules = _summary(report)
     if verdict.wrong:

@@ -59,8 +59,7 @@ def in_processes(
 
 
 def _in_process(task: Task, progress: Progress, silence: float, name: str) -> Any:
-    # spawn: a copy of this process could have locks that nobody opens, and modules that should be imported anew.
-    context = multiprocessing.get_context("spawn")
+    context = _context()
     receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory(prefix="nirmap") as folder:
         log = Path(folder) / "messages"
@@ -84,14 +83,28 @@ def _in_process(task: Task, progress: Progress, silence: float, name: str) -> An
             receiver.close()
 
 
+def _context() -> Any:
+    """How processes are started: as copies of one that has imported torch, and no framework; else from nothing.
+
+    A copy of this process could have locks that nobody opens, and modules that should be imported anew.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch.fx", "nir"])
+    return context
+
+
 def _serve(sender: Connection, task: Task, name: str, log: str) -> None:
     """What runs in the process. What frameworks print is no part of the result."""
     messages = os.open(log, os.O_WRONLY | os.O_CREAT)
     for stream in (1, 2):
         os.dup2(messages, stream)
-    # Before torch is imported: each process has a processor of its own.
+    # Each process has a processor of its own; the variables are for what is imported from now on.
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[variable] = "1"
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     result = task(name, lambda done, total: sender.send(("progress", (done, total))))
     sender.send(("result", result))
     sender.close()

@@ -14,7 +14,16 @@ import torch
 import nirmap
 from nirmap.audit.cells import Case, Condition
 from nirmap.audit.drawing import MARGIN, Draw
-from nirmap.audit.judging import DTYPES, Verdict, dtypes_of, fires, numbers, output_of, stepped
+from nirmap.audit.judging import (
+    DTYPES,
+    Verdict,
+    computes_in_float32_only,
+    dtypes_of,
+    fires,
+    numbers,
+    output_of,
+    stepped,
+)
 from nirmap.audit.own_calls import own_outputs
 from nirmap.building import node_values
 from nirmap.errors import ConstraintError, NirmapError, TraceError, UnsupportedNodeError
@@ -62,7 +71,7 @@ def _case(framework: str, row: Row, draw: Draw, normal: NormalForm, dtypes: Iter
         except ConstraintError as error:
             return Case(name, "refused", (row.path,), because=f"{error.found}; expected {error.expected}")
         except Exception as error:  # noqa: BLE001  whatever a mapping raises is the finding
-            if dtype == "float32" or not isinstance(error, RuntimeError | TypeError):
+            if not computes_in_float32_only(error, verdict, dtype):
                 verdict.wrong = verdict.wrong or f"in {dtype}: {type(error).__name__}: {error}"
     if verdict.wrong:
         return Case(name, "wrong", (row.path,), because=verdict.wrong)
