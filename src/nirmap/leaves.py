@@ -120,12 +120,12 @@ class Leaves:
     def kept_state(self, module: torch.nn.Module) -> frozenset[str]:
         """The attributes in which a module of the table keeps its state; none for any other module."""
         calls = [row.state for row in self.rows.get(class_of(module), ()) if row.state is not None]
-        names = (
-            {*call.zeroed, *(variable.kept_as for variable in call.variables)}
+        return frozenset(
+            name
             for call in calls
             if call.call == "attributes"
+            for name in (*call.zeroed, *(variable.kept_as for variable in call.variables))
         )
-        return frozenset().union(*names)
 
     def candidates(self, module: torch.nn.Module, where: str) -> list[Row]:
         """The rows of a module's class, or of a base class that it does not change in what the rows rely on.
@@ -155,6 +155,11 @@ class Leaves:
             )
         return rows
 
+    def holds(self, condition: ModuleConstraint, module: torch.nn.Module) -> bool:
+        """Whether a module fulfils a condition, as its next call would find it."""
+        with effective(module):
+            return condition.holds(_Attributes(module), self.dt)
+
     def row_for(self, module: torch.nn.Module, where: str) -> Row:
         """The first row whose conditions the module fulfils.
 
@@ -166,8 +171,7 @@ class Leaves:
         for row in rows:
             if row.not_read:
                 continue
-            with effective(module):
-                failed = self._broken(module, row)
+            failed = self._broken(module, row)
             if failed is None:
                 return row
             broken.append((row, failed))
@@ -179,8 +183,7 @@ class Leaves:
 
     def _broken(self, module: torch.nn.Module, row: Row) -> ModuleConstraint | None:
         """The first condition of a row that a module does not fulfil."""
-        held = _Attributes(module)
-        return next((entry for entry in row.reads_only_if if not entry.holds(held, self.dt)), None)
+        return next((entry for entry in row.reads_only_if if not self.holds(entry, module)), None)
 
     def read(self, module: torch.nn.Module, row: Row) -> tuple[Primitive, Values]:
         """The primitive that a module stands for and its parameters, as the module's next call would use them."""

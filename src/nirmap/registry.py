@@ -130,7 +130,7 @@ def _parameters(function: Any) -> dict[str, inspect.Parameter]:
 def _check_constructor(
     path: str, cls: type[Any], given: Iterable[str], accounted: Iterable[str] | None, prefix: str, source: str
 ) -> None:
-    parameters = _constructor_parameters(cls)
+    parameters = constructor_parameters(cls)
     takes_any = any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values())
     named = [
         name
@@ -158,7 +158,7 @@ def _check_constructor(
         )
 
 
-def _constructor_parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:
+def constructor_parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:
     """The constructor's parameters; what goes on to a base class through ``**keywords`` is not looked into."""
     fields: tuple[str, ...] | None = getattr(cls, "_fields", None)
     if fields is not None:

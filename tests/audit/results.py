@@ -7,6 +7,7 @@ from dataclasses import replace
 from nirmap.audit.cells import DIRECTIONS, Audit, Case, Cell, Column, Condition, Status
 
 CONDITION = Condition("v_reset < v_leak", "it </script> rests <b>there", "use | another", "first.Module")
+UNBROKEN = Condition("dt == 1", "it ticks", "", "first.Module", executed=False)
 STATUSES: dict[str, Status] = {
     "Scale": "exact",
     "Delay": "by rewrite",
@@ -19,7 +20,7 @@ STATUSES: dict[str, Status] = {
 
 def cell(row: str, direction: str, status: Status) -> Cell:
     executed = status in ("exact", "by rewrite", "exact when")
-    conditions = (CONDITION,) if status == "exact when" else ()
+    conditions = (CONDITION, UNBROKEN) if status == "exact when" else ()
     return Cell(
         row,
         "from NIR" if direction == "from NIR" else "to NIR",

@@ -11,7 +11,7 @@ import pytest
 
 from audit import results
 from commands import ROOT, invoke
-from nirmap.audit.cells import Case, audit_from_json
+from nirmap.audit.cells import Audit, Case, audit_from_json
 from nirmap.audit.changes import losses
 from nirmap.audit.documents import AUDIT_SCHEMA, GRAPH_SCHEMA, load_schema, read_document
 from nirmap.audit.markdown import as_markdown
@@ -65,6 +65,35 @@ def test_a_cell_that_is_worse_or_gone_is_a_loss() -> None:
     assert losses(before, replace(before, columns=())) == ["first: it is not in the new audit"]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "before", "now", "is_loss"),
+    [
+        ("float32", 3e-7, 3e-6, False),
+        ("float32", 3e-7, 6e-6, True),
+        ("float32", 0.0, 4e-6, False),  # a few units in the last place
+        ("float32", 0.0, 6e-6, True),
+        ("float64", 1e-14, 9e-14, False),
+        ("float64", 1e-14, 2e-13, True),
+        ("float64", 2e-13, 1e-14, False),
+    ],
+)
+def test_an_error_ten_times_as_large_is_a_loss(dtype: str, before: float, now: float, is_loss: bool) -> None:
+    def with_error(error: float) -> Audit:
+        return results.changed(
+            results.audit(), "Scale", cases=(Case("general", "native", errors={dtype: error}),)
+        )
+
+    found = losses(with_error(before), with_error(now))
+    expected = f"first Scale from NIR: its error in {dtype} was {before:.1e}, and is {now:.1e} now"
+    assert found == ([expected] if is_loss else [])
+
+
+def test_a_dtype_that_is_executed_no_more_is_a_loss() -> None:
+    before = results.audit()
+    without = results.changed(before, "Scale", cases=(Case("general", "native", errors={"float32": 3e-7}),))
+    assert losses(before, without) == ["first Scale from NIR: no longer executed in float64"]
+
+
 def test_percent_counts_what_did_not_run_as_not_covered() -> None:
     assert results.audit().percent() == pytest.approx(100 * 3 / 5 / 3)
     assert replace(results.audit(), columns=results.audit().columns[:1]).percent() == pytest.approx(60)
@@ -91,6 +120,8 @@ def test_markdown_has_every_cell_with_its_reasons() -> None:
         assert line == f"| {row} | {status} / {status} | ? / ? | ? / ? |"
     assert "first: 3 of 5 primitives from NIR, 3 to NIR" in lines
     assert "        * `v_reset \\< v_leak` (first.Module): it \\</script> rests \\<b>there" in lines
+    unbroken = "        * `dt == 1` (first.Module): it ticks; declared, and broken by no draw"
+    assert unbroken in lines
     assert "        * a reason for LIF" in lines
     assert "It is broken: its process ended with signal 9" in lines
 

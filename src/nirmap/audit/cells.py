@@ -38,12 +38,14 @@ class Condition:
         because: its reason.
         do: what a user can do; empty where nothing is declared.
         module: dotted path of the module whose condition it is, or the name of a rewrite.
+        executed: whether something was drawn that does not fulfil it, so that it was seen to be refused.
     """
 
     that: str
     because: str
     do: str = ""
     module: str = ""
+    executed: bool = True
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ def _case(entry: Mapping[str, Any]) -> Case:
     return Case(**fields)
 
 
-def _conditions(entries: Iterable[Mapping[str, str]]) -> tuple[Condition, ...]:
+def _conditions(entries: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
     return tuple(Condition(**entry) for entry in entries)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from nirmap.audit.cells import DIRECTIONS, STATUSES, Audit, Cell, Column
 
 _EXECUTED = ("native", "normal form", "rewritten")
@@ -10,8 +12,9 @@ _EXECUTED = ("native", "normal form", "rewritten")
 def losses(old: Audit, new: Audit) -> list[str]:
     """A line for each cell of the old audit that is lost or worse in the new one; rows that are new are no loss.
 
-    A cell is worse if its status is, or if a draw that the framework could execute is refused now. How large an error
-    is depends on the machine, and is left to the audit itself, which calls a cell wrong when it is not rounding.
+    A cell is worse if its status is, if a draw that the framework could execute is refused now, or if its error in a
+    dtype has grown to more than ten times what it was. An error of a few units in the last place depends on the machine
+    and is none; so the least that counts is four times the machine epsilon.
     """
     found: list[str] = []
     for before in old.columns:
@@ -52,5 +55,11 @@ def _worse(before: Cell, now: Cell) -> str:
     ]
     if lost:
         return f"refused now: {', '.join(lost)}"
+    for dtype, error in before.errors.items():
+        if dtype not in now.errors:
+            return f"no longer executed in {dtype}"
+        least = 4 * float(np.finfo(dtype).eps)
+        if now.errors[dtype] > 10 * max(error, least):
+            return f"its error in {dtype} was {error:.1e}, and is {now.errors[dtype]:.1e} now"
     gone = sorted(set(before.modules) - set(now.modules)) if now.direction == "to NIR" else []
     return f"no longer written: {', '.join(gone)}" if gone else ""

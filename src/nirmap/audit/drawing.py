@@ -25,7 +25,7 @@ Values = dict[str, Any]
 Random = np.random.Generator
 
 DT = 1e-3
-STEPS = 40
+STEPS = 24
 BATCH = 2
 NEURONS = (4,)
 IMAGE = (2, 3, 2)

@@ -10,7 +10,8 @@ from nirmap.audit.cells import Case, Cell, Column, Condition, Status
 from nirmap.audit.drawing import Draw, draws
 from nirmap.audit.networks import NETWORKS, network_draws
 from nirmap.audit.rebuilding import cases_from_nir
-from nirmap.audit.writing import cases_to_nir, conditions_of
+from nirmap.audit.users import UsersModules
+from nirmap.audit.writing import cases_to_nir
 from nirmap.building import node_values
 from nirmap.errors import MappingError
 from nirmap.registry import load_registry, rows_for_node
@@ -88,7 +89,7 @@ def _unbroken(registry: Registry, row: str, drawn: list[Draw]) -> tuple[Conditio
         if type(node) is primitive.node
     ]
     return tuple(
-        Condition(constraint.that, constraint.because, constraint.do, entry.path)
+        Condition(constraint.that, constraint.because, constraint.do, entry.path, executed=False)
         for entry in rows
         for constraint in entry.requires
         if all(constraint.holds(parameters, dt) for parameters, dt in values)
@@ -138,13 +139,15 @@ def to_nir_cell(framework: str, registry: Registry, row: str, drawn: list[Draw])
     rows = [entry for entry in registry.rows if entry.node == row]
     readable = [entry for entry in rows if not entry.not_read]
     cases: list[Case] = []
+    conditions: list[Condition] = []
     executed: list[str] = []
     for entry in readable:
-        own = list(cases_to_nir(framework, entry, drawn))
-        cases += own
+        users = UsersModules(framework, entry)
+        own = [*cases_to_nir(framework, entry, drawn), *users.as_they_are_read()]
         if any(case.how == "native" for case in own):
             executed.append(entry.path)
-    conditions = tuple(dict.fromkeys(chain(*map(conditions_of, readable))))
+        cases += [*own, *users.with_broken_conditions()]
+        conditions += users.conditions()
     wrong = tuple(f"{case.name}: {case.because}" for case in cases if case.how == "wrong")
     is_free = any(not entry.reads_only_if and entry.path in executed for entry in readable)
     status: Status
@@ -160,7 +163,7 @@ def to_nir_cell(framework: str, registry: Registry, row: str, drawn: list[Draw])
         status,
         tuple(dict.fromkeys(executed)),
         (),
-        conditions,
+        tuple(dict.fromkeys(conditions)),
         because,
         tuple(dict.fromkeys(entry.path for entry in readable if entry.path not in executed)),
         tuple(cases),

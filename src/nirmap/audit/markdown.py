@@ -82,7 +82,8 @@ def _cell(cell: Cell) -> Iterator[str]:
 def as_line(condition: Condition) -> str:
     """A condition with its reason, and whose it is."""
     owner = f" ({condition.module})" if condition.module else ""
-    return f"`{_text(condition.that)}`{owner}: {_text(condition.because)}"
+    unbroken = "" if condition.executed else "; declared, and broken by no draw"
+    return f"`{_text(condition.that)}`{owner}: {_text(condition.because)}{unbroken}"
 
 
 def _text(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
@@ -9,8 +11,8 @@ import torch
 from nirmap_registry.rows import Row, StateCall
 
 
-def own_outputs(module: Any, row: Row, xs: torch.Tensor) -> torch.Tensor:
-    """The outputs over a sequence, from a state of zeros.
+def own_outputs(module: Any, row: Row, xs: torch.Tensor, *, begins_anew: bool = False) -> torch.Tensor:
+    """The outputs over a sequence, from a state of zeros, or from that in which the module comes.
 
     A module that takes sequences gets the whole of it in one call.
 
@@ -18,19 +20,25 @@ def own_outputs(module: Any, row: Row, xs: torch.Tensor) -> torch.Tensor:
         module: a module of the row's class; the state that it keeps in attributes is overwritten.
         row: the row.
         xs: the input, (T, B, *shape).
+        begins_anew: whether a state that the module keeps in attributes is left as it is.
     """
     with torch.no_grad():
         if row.state is None:
             return torch.stack([module(x) for x in xs])
         if row.state.call == "attributes":
-            return _with_attributes(module, row.state, xs)
+            return _with_attributes(module, row.state, xs, begins_anew)
         return _with_arguments(module, row.state, xs)
 
 
 def _with_arguments(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Tensor:
     """State goes in as an argument or several, and comes back behind the output."""
     kept = [variable.kept_as for variable in state.variables]
-    given: dict[str, Any] = {name: torch.zeros_like(xs[0]) for name in [*kept, *state.zeroed]}
+    names: Iterable[str] = (*kept, *state.zeroed)
+    if state.call == "positional":  # in the order of the arguments
+        names = [
+            name for name in inspect.signature(module.forward).parameters if name in (*kept, *state.zeroed)
+        ]
+    given: dict[str, Any] = {name: torch.zeros_like(xs[0]) for name in names}
     record = None if state.record is None else state.record(**given)
     outputs: list[torch.Tensor] = []
     explicit: Any = None
@@ -44,16 +52,19 @@ def _with_arguments(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Te
         else:
             output, *values = module(x, **given)
             new = dict(zip(state.returns or kept, values, strict=True))
-            given = {name: new.get(name, value) for name, value in given.items()}
+            # Where there are as many arguments as values, the output is fed back too.
+            fed_back = values if len(values) == len(given) else [output, *values]
+            given = dict(zip(given, fed_back, strict=True))
         outputs.append(new[state.output] if state.output else output)
     return torch.stack(outputs)
 
 
-def _with_attributes(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Tensor:
+def _with_attributes(module: Any, state: StateCall, xs: torch.Tensor, begins_anew: bool) -> torch.Tensor:
     """State stays in attributes of the module."""
     # The state of a module that spreads it over a batch has no batch axis.
     zeros = torch.zeros_like(xs[0] if state.spread_by is None else xs[0, 0])
-    for name in [*(variable.kept_as for variable in state.variables), *state.zeroed]:
+    names = [] if begins_anew else [*(variable.kept_as for variable in state.variables), *state.zeroed]
+    for name in names:
         if name in module._buffers:
             module._buffers[name] = zeros.clone()
         else:
@@ -66,6 +77,8 @@ def _with_attributes(module: Any, state: StateCall, xs: torch.Tensor) -> torch.T
 def _output(module: Any, state: StateCall, returned: Any) -> torch.Tensor:
     """What the module returned first, or the variable that is the output."""
     if state.output is None:
+        if isinstance(returned, list):  # one for each step
+            return torch.stack(cast("list[torch.Tensor]", returned))
         values = cast("tuple[torch.Tensor, ...]", returned if isinstance(returned, tuple) else (returned,))
         return values[0]
     (variable,) = [entry for entry in state.variables if entry.kept_as == state.output]

@@ -37,7 +37,13 @@ def _shown(cell: Cell) -> dict[str, Any]:
         "because": cell.because,
         "declared_only": cell.declared_only,
         "conditions": [
-            {"that": entry.that, "because": entry.because, "do": entry.do, "module": entry.module}
+            {
+                "that": entry.that,
+                "because": entry.because,
+                "do": entry.do,
+                "module": entry.module,
+                "executed": entry.executed,
+            }
             for entry in cell.conditions
         ],
         "errors": {dtype: f"{error:.1e}" for dtype, error in cell.errors.items()},

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 import nirmap
-from nirmap.audit.cells import Case, Condition
+from nirmap.audit.cells import Case
 from nirmap.audit.drawing import MARGIN, Draw
 from nirmap.audit.judging import (
     DTYPES,
@@ -25,6 +25,7 @@ from nirmap.audit.judging import (
     stepped,
 )
 from nirmap.audit.own_calls import own_outputs
+from nirmap.audit.rebuilding import hold_written
 from nirmap.building import node_values
 from nirmap.errors import ConstraintError, NirmapError, TraceError, UnsupportedNodeError
 from nirmap.oracle.interpreter import margin, simulate
@@ -107,6 +108,8 @@ def _hold_module(
         return  # what the framework cannot build is the other direction's finding
     again, _ = stepped(network, draw, dtype)
     verdict.hold("the output of the module built again", again, found, dtype, exactly=exactly)
+    # Spikes tell little of a parameter that is a little off.
+    hold_written(verdict, network, replace(draw, graph=written, trace=trace), dtype)
 
 
 def _module(row: Row, draw: Draw, normal: NormalForm, dtype: str) -> torch.nn.Module:
@@ -114,8 +117,3 @@ def _module(row: Row, draw: Draw, normal: NormalForm, dtype: str) -> torch.nn.Mo
         raise NirmapError(row.path, f"it is never built: {row.not_built}", "a row with build")
     module = row.build(normal.parameters, draw.dt, Placement(DTYPES[dtype]))
     return module.to(dtype=DTYPES[dtype])
-
-
-def conditions_of(row: Row) -> tuple[Condition, ...]:
-    """What a module of the row has to fulfil."""
-    return tuple(Condition(entry.that, entry.because, entry.do, row.path) for entry in row.reads_only_if)

@@ -1,0 +1,353 @@
+"""Modules made with their class's own constructor: as a row can be read, and such that one of its conditions is broken.
+
+Users set modules in ways in which nirmap never builds one. So arguments of the constructor are varied until all
+conditions of a row hold, and then until one of them does not. The values come from the signature (defaults, types) and
+from the conditions, whose constants are what a module is compared with; nothing here knows a framework.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import inspect
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from nirmap.audit.drawing import DT, Random
+from nirmap.leaves import Leaves
+from nirmap.registry import constructor_parameters
+from nirmap.structures import is_named_tuple
+from nirmap_registry.catalogue import PRIMITIVES
+from nirmap_registry.rows import ModuleConstraint, Row
+
+WIDTH = 4
+_NUMBERS = (2 * DT, 0.0, 1.0, 1e30, 0.6, 3.0, 0.1, -0.5, 1e-9)
+_INTEGERS = (2, 1, 0)
+# Between which numbers an argument is drawn, one of the ranges for each: decays, and thresholds or times in steps.
+_RANGES = ((0.3, 0.95), (1.2, 6.0))
+_TRIES = 200
+_SHAPES: Mapping[str, tuple[int, ...]] = {
+    "Conv1d": (WIDTH, 7),
+    "Conv2d": (WIDTH, 7, 8),
+    "SumPool2d": (2, 7, 8),
+    "AvgPool2d": (2, 7, 8),
+    "Flatten": (2, 3, 4),
+}
+
+Arguments = dict[str, Any]
+
+
+def input_shape(primitive: str) -> tuple[int, ...]:
+    """The shape of an input, without batch, of the modules that are made for a primitive."""
+    return _SHAPES.get(primitive, (WIDTH,))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A module that can be made as often as it is needed.
+
+    Attributes:
+        row: the row of its class.
+        arguments: of its constructor.
+        attribute: dotted path of an attribute that is set afterwards; empty where none is.
+        value: its value.
+    """
+
+    row: Row
+    arguments: Arguments
+    attribute: str = ""
+    value: Any = None
+
+    def make(self) -> torch.nn.Module:
+        """The module, in evaluation mode; the constructor's exceptions pass."""
+        torch.default_generator.manual_seed(0)  # frameworks draw weights
+        module = self.row.module(**copy.deepcopy(self.arguments)).eval()
+        if self.attribute:
+            *path, name = self.attribute.split(".")
+            owner: Any = module
+            for part in path:  # an object may be a default that all modules of the class share
+                setattr(owner, part, copy.deepcopy(getattr(owner, part)))
+                owner = getattr(owner, part)
+            held: Any = getattr(owner, name, None)
+            if (
+                isinstance(owner, torch.nn.Module)
+                and isinstance(held, torch.Tensor)
+                and self.value is not None
+            ):
+                with torch.no_grad():
+                    held.fill_(self.value)
+            else:
+                setattr(owner, name, self.value)
+        return module
+
+
+class Settings:
+    """The settings of the modules of one row.
+
+    Args:
+        leaves: the framework's table and dt.
+        row: the row.
+    """
+
+    def __init__(self, leaves: Leaves, row: Row) -> None:
+        self.leaves = leaves
+        self.row = row
+        self.parameters = _parameters(row.module)
+
+    @cached_property
+    def fitting(self) -> Setting | None:
+        """The first setting found by which all conditions hold."""
+        required = [name for name, value in self.parameters.items() if value.default is value.empty]
+        one_more = [
+            {name: WIDTH if "tuple" in str(value.annotation) else 2}
+            for name, value in self.parameters.items()
+            if value.default is None and name in constructor_parameters(self.row.module)
+        ]
+        all_of_them: Arguments = {name: self._required(name) for name in required}
+        # Some of those that only a base class takes are given by the class itself.
+        own = {
+            name: value
+            for name, value in all_of_them.items()
+            if name in constructor_parameters(self.row.module)
+        }
+        starts: list[Arguments] = [own, all_of_them, *(all_of_them | more for more in one_more)]
+        starts.append(dict.fromkeys(required, (WIDTH, WIDTH)))
+        found = (self._mended(Setting(self.row, arguments)) for arguments in starts)
+        return next((setting for setting in found if setting is not None), None)
+
+    def _required(self, name: str) -> Any:
+        """A value for an argument without default, of the type that its annotation names."""
+        annotation = str(self.parameters[name].annotation)
+        if name == "dt":
+            return DT
+        if "Tensor" in annotation and "float" not in annotation:
+            return torch.full((WIDTH,), 0.6)
+        if "bool" in annotation:
+            return True
+        return WIDTH if "int" in annotation or PRIMITIVES[self.row.node].shape != "elementwise" else 0.6
+
+    def breaking(self, condition: ModuleConstraint) -> Setting | None:
+        """A setting by which this is the first condition that does not hold; by the constructor, where that can be."""
+        if self.fitting is None:
+            return None
+        heads = {path.partition(".")[0] for path in condition.attributes}
+        named = [name for name in self.parameters if name in heads]
+        others = [name for name, value in self.parameters.items() if isinstance(value.default, bool)]
+        return next(
+            (
+                setting
+                for setting in self._changed(self.fitting, named, others, condition.attributes)
+                if self._first_broken(setting) is condition
+            ),
+            None,
+        )
+
+    def _changed(
+        self, setting: Setting, named: list[str], others: list[str], paths: Iterable[str]
+    ) -> Iterator[Setting]:
+        """Settings that differ in one argument, in two, or in an attribute that is set afterwards."""
+        nested = [path for path in paths if "." in path]
+        yield from self._changed_attributes(setting, nested)
+        for name, value in (*self._values(named), *self._values(others)):
+            yield Setting(self.row, setting.arguments | {name: value})
+        for first, second in itertools.combinations(named, 2):
+            for left, right in itertools.product(self._values([first]), self._values([second])):
+                yield Setting(self.row, setting.arguments | dict((left, right)))
+        yield from self._changed_attributes(setting, [path for path in paths if path not in nested])
+
+    def _changed_attributes(self, setting: Setting, paths: Iterable[str]) -> Iterator[Setting]:
+        for path in paths:
+            for value in self._like(_held(setting.make(), path)):
+                yield Setting(self.row, setting.arguments, path, value)
+
+    def drawn(self, random: Random) -> Iterator[Setting]:
+        """Settings with other numbers, by which all conditions hold; the fitting one, where there are no numbers."""
+        if self.fitting is None:
+            return
+        numeric = [
+            name for name in self.fitting.arguments.keys() | self.parameters.keys() if self._is_drawn(name)
+        ]
+        if not numeric:
+            yield self.fitting
+            return
+        for _ in range(_TRIES):
+            arguments = dict(self.fitting.arguments)
+            for name in sorted(numeric):
+                low, high = _RANGES[random.integers(len(_RANGES))]
+                is_tensor = isinstance(arguments.get(name), torch.Tensor)
+                drawn = random.uniform(low, high, WIDTH) if is_tensor else float(random.uniform(low, high))
+                arguments[name] = torch.tensor(drawn) if is_tensor else drawn
+            setting = Setting(self.row, arguments)
+            if self._count(setting) == 0:
+                yield setting
+
+    def _is_drawn(self, name: str) -> bool:
+        """Whether an argument is a number that may be another: dt is the caller's, what is enormous is meant so."""
+        fitting = self.fitting
+        value: Any = fitting.arguments.get(name, self.parameters[name].default) if fitting else None
+        if isinstance(value, torch.Tensor):
+            return bool((value.abs() < 1e6).all())
+        return isinstance(value, float) and name != "dt" and abs(value) < 1e6
+
+    def _mended(self, setting: Setting) -> Setting | None:
+        """The setting with arguments changed one after the other until no condition is left that does not hold."""
+        count = self._count(setting)
+        while count:
+            changes = [
+                Setting(self.row, setting.arguments | {name: value})
+                for name, value in self._values(self._likely(setting))
+            ]
+            better = next((change for change in changes if self._count(change) < count), None)
+            if better is None:
+                return None
+            setting, count = better, self._count(better)
+        return setting
+
+    def _likely(self, setting: Setting) -> list[str]:
+        """The arguments, those first that the first broken condition is about."""
+        broken = self._first_broken(setting)
+        heads = {path.partition(".")[0] for path in broken.attributes} if broken else set[str]()
+        return sorted(self.parameters, key=lambda name: name not in heads)
+
+    def _broken(self, setting: Setting) -> list[ModuleConstraint] | None:
+        """The conditions that do not hold, and those that cannot be asked; None where there is no such module."""
+        try:
+            module = setting.make()
+        except Exception:  # noqa: BLE001  a constructor may refuse in any way
+            return None
+        found: list[ModuleConstraint] = []
+        for condition in self.row.reads_only_if:
+            try:
+                with np.errstate(all="ignore"):
+                    holds = self.leaves.holds(condition, module)
+            except (TypeError, AttributeError, ValueError):
+                holds = False
+            if not holds:
+                found.append(condition)
+        return found
+
+    def _count(self, setting: Setting) -> int:
+        broken = self._broken(setting)
+        return len(self.row.reads_only_if) + 1 if broken is None else len(broken)
+
+    def _first_broken(self, setting: Setting) -> ModuleConstraint | None:
+        broken = self._broken(setting)
+        return broken[0] if broken else None
+
+    def _values(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        for name in names:
+            default = self.parameters[name].default
+            if name == "dt":
+                yield from ((name, DT), (name, 2 * DT))
+            elif default is inspect.Parameter.empty or default is None:
+                parameter = self.parameters[name]
+                annotation = str(parameter.annotation)
+                integers = _INTEGERS if "int" in annotation or parameter.annotation is parameter.empty else ()
+                tensors = (
+                    [torch.full((WIDTH,), number) for number in _NUMBERS] if "Tensor" in annotation else []
+                )
+                texts = ("another",) if "str" in annotation else ()
+                yield from (
+                    (name, value) for value in (*texts, *integers, *tensors, *_NUMBERS, *self._named(None))
+                )
+            else:
+                yield name, default
+                yield from ((name, value) for value in self._like(default))
+
+    def _like(self, value: Any) -> Iterator[Any]:
+        """Other values of the kind of one, and None."""
+        constants = self._constants
+        if isinstance(value, bool):
+            yield not value
+        elif isinstance(value, int):
+            yield from _INTEGERS
+        elif isinstance(value, float | torch.Tensor):
+            yield from (*(entry for entry in constants if isinstance(entry, float)), *_NUMBERS)
+        elif isinstance(value, str):
+            yield from (entry for entry in constants if isinstance(entry, str) and entry != value)
+            yield value + " no more"
+        elif is_named_tuple(value):
+            record: Any = value
+            for path in (
+                path for entry in self.row.reads_only_if for path in entry.attributes if "." in path
+            ):
+                field = path.rpartition(".")[2]
+                for other in self._like(getattr(record, field, None)):
+                    yield record._replace(**{field: other})
+        else:
+            yield from self._named(value)
+        yield None
+
+    @cached_property
+    def _constants(self) -> list[Any]:
+        """What the conditions compare with."""
+        trees = [ast.parse(entry.that, mode="eval") for entry in self.row.reads_only_if]
+        nodes = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        return [
+            float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+            for value in nodes
+        ]
+
+    def _named(self, value: Any) -> Iterator[Any]:
+        """Functions, classes and objects in place of one: those that conditions name, then others of its module."""
+        kind: Any = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
+        places = [getattr(kind, "__module__", None), self.row.module.__module__, "torch", _OWN]
+        names = [entry for entry in self._constants if isinstance(entry, str)]
+        for place in filter(None, places):
+            for name in names:
+                yield from _as_given(getattr(sys.modules.get(place), name, None), value)
+        module = sys.modules.get(str(getattr(kind, "__module__", None)))
+        for other in vars(module).values() if module and value is not None else ():
+            if getattr(other, "__module__", None) == kind.__module__ and other is not kind:
+                yield from _as_given(other, value)
+
+
+def _parameters(kind: type[torch.nn.Module]) -> dict[str, inspect.Parameter]:
+    """The arguments of a class's constructor; with ``**kwargs`` also those of the class that it hands them on to."""
+    found: dict[str, inspect.Parameter] = {}
+    bases = [base for base in kind.__mro__ if "__init__" in vars(base) and base is not torch.nn.Module]
+    for base in bases:
+        parameters = constructor_parameters(base)
+        for name, parameter in parameters.items():
+            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                found.setdefault(name, parameter)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            break
+    return found
+
+
+# Functions that frameworks' modules take as arguments, and that nirmap has itself.
+_OWN = "nirmap.spike_functions"
+
+
+def _as_given(other: Any, value: Any) -> Iterator[Any]:
+    """A class itself where a class stood, an object of it where an object stood, a function where a function stood."""
+    if not isinstance(other, type):
+        if inspect.isroutine(other) and (value is None or inspect.isroutine(value)):
+            yield other
+        return
+    if value is None or isinstance(value, type):
+        yield other
+    if not isinstance(value, type):
+        for arguments in ((), (2,)):
+            with contextlib.suppress(
+                Exception
+            ):  # it takes other arguments, or is no class to make objects of
+                yield other(*arguments)
+                return
+
+
+def _held(module: torch.nn.Module, path: str) -> Any:
+    """An attribute by its dotted path; None where there is none."""
+    value: Any = module
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
