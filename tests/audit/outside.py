@@ -9,7 +9,8 @@ import pytest
 
 from nirmap.registry import load_registry
 
-# The modules of the framework torch, but for a LIF whose time constant is one percent too long.
+# The modules of the framework torch, but for a LIF whose time constant is one percent too long, and an LI that cannot
+# be made at all.
 _WRONG = """
 from dataclasses import replace
 from nirmap_registry import torch as built_in
@@ -17,8 +18,12 @@ from nirmap_registry import torch as built_in
 def build(node, dt, to):
     return LIF.build({**node, "tau": 1.01 * node["tau"]}, dt, to)
 
+def raises(node, dt, to):
+    raise AttributeError("this constructor is out of order")
+
 LIF = next(row for row in built_in.REGISTRY.rows if row.node == "LIF")
-ROWS = tuple(replace(row, build=build) if row is LIF else row for row in built_in.REGISTRY.rows)
+BUILDS = {"LIF": build, "LI": raises}
+ROWS = tuple(replace(row, build=BUILDS.get(row.node, row.build)) for row in built_in.REGISTRY.rows)
 REGISTRY = replace(built_in.REGISTRY, framework="wrongsnn", rows=ROWS)
 """
 MODULES = {
@@ -37,6 +42,11 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (package / "__init__.py").touch()
     for name, text in MODULES.items():
         (package / f"{name}.py").write_text(text)
+    # A known framework that is not installed: whatever there is of it comes later on the path.
+    (folder / "norse").mkdir()
+    (folder / "norse" / "__init__.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'norse'\", name='norse')\n"
+    )
     metadata = folder / "oddsnn-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: oddsnn\nVersion: 1.0\n")

@@ -25,7 +25,7 @@ def odd_frameworks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def test_each_column_says_what_is_wrong_and_the_others_go_on(odd_frameworks: Path) -> None:
-    names = ["absentsnn", "brokensnn", "deadsnn", "leavingsnn", "wrongsnn"]
+    names = ["absentsnn", "brokensnn", "deadsnn", "leavingsnn", "norse", "wrongsnn"]
     target = odd_frameworks / "audit.json"
     options = [option for name in names for option in ("-f", name)]
     result = invoke("audit", *options, "--json", "--output", target, "--fail-under", "21")
@@ -36,6 +36,8 @@ def test_each_column_says_what_is_wrong_and_the_others_go_on(odd_frameworks: Pat
     assert list(columns) == names
     assert columns["absentsnn"]["state"] == "absent"
     assert "a_framework_that_nobody_installed" in columns["absentsnn"]["problem"]
+    assert columns["norse"]["state"] == "absent"
+    assert columns["norse"]["problem"] == "No module named 'norse'"
     assert columns["brokensnn"]["state"] == "broken"
     assert "this framework is broken" in columns["brokensnn"]["problem"]
     assert columns["deadsnn"]["problem"] == "its process ended with signal 9"
@@ -47,8 +49,11 @@ def test_each_column_says_what_is_wrong_and_the_others_go_on(odd_frameworks: Pat
     }
     networks = [f"LIF <-> {layer}" for layer in ("Linear", "Affine")]
     assert set(wrong) == {
-        (row, direction) for row in ("LIF", *networks) for direction in ("from NIR", "to NIR")
+        (row, direction) for row in ("LI", "LIF", *networks) for direction in ("from NIR", "to NIR")
     }
+    assert all(
+        "AttributeError: this constructor is out of order" in reason for reason in wrong["LI", "from NIR"]
+    )
     assert "wrongsnn LIF from NIR is wrong: " in result.stderr
     assert "% of the primitives are covered, asked for 21 %" in result.stderr
 
