@@ -9,12 +9,15 @@ import jsonschema
 import nir
 import numpy as np
 import pytest
+import torch
 
 import nirmap
 from commands import invoke
 from nirmap.audit.documents import GRAPH_SCHEMA, load_schema
 from nirmap.audit.graphs import Answer, answer
 from nirmap.files import read_graph
+from nirmap.oracle.interpreter import margin, simulate
+from nirmap.registry import frameworks
 from oracle.building import chain
 
 ONES = np.ones(3)
@@ -23,7 +26,7 @@ ONES = np.ones(3)
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
     """Two nodes that snnTorch cannot express, one of them inside of a sub-graph, and two that it can."""
-    lif = nir.LIF(0.02 * ONES, ONES, 0 * ONES, 0.25 * ONES, v_reset=0.1 * ONES)
+    lif = nir.LIF(0.02 * ONES, ONES, 0 * ONES, 0.25 * ONES, v_reset=0.3 * ONES)
     fine = nir.LI(0.02 * ONES, ONES, 0 * ONES)
     inner = chain([lif, fine], (3,), names=["in", "neuron", "fine", "out"])
     fast = nir.LI(5e-5 * ONES, ONES, 0 * ONES)
@@ -45,9 +48,11 @@ def test_every_node_in_the_way_is_named_with_parameter_value_reason_and_help(gra
     offenders = {offender.node: offender for offender in found.offenders}
     assert set(offenders) == {("inner", "neuron"), ("fast",)}
     neuron = offenders["inner", "neuron"]
-    (problem,) = [entry for entry in neuron.problems if entry.that == "v_reset == v_leak"]
-    assert problem.parameters == {"v_reset": "0.1", "v_leak": "0"}
-    assert problem.because == "a neuron of snnTorch resets to its resting potential"
+    (problem,) = [entry for entry in neuron.problems if entry.that == "v_threshold > v_reset"]
+    assert problem.parameters == {"v_threshold": "0.25", "v_reset": "0.3"}
+    assert (
+        problem.because == "a neuron of snnTorch whose threshold is not above its reset takes back its reset"
+    )
     assert problem.module == "snntorch.Leaky"
     assert "fallback='torch'" in neuron.help
     assert not any(entry.startswith("dt=") for entry in neuron.help)
@@ -60,6 +65,89 @@ def test_the_help_helps(graph: Path) -> None:
         nirmap.from_nir(content, "snntorch", dt=1e-4)
     nirmap.from_nir(content, "snntorch", dt=1e-4, fallback="torch")
     assert [entry.node for entry in ask("snntorch", graph, 5e-5).offenders] == [("inner", "neuron")]
+
+
+def test_rockpool_says_what_its_spiking_neurons_cannot_do_and_the_fallback_that_it_names_helps(
+    tmp_path: Path,
+) -> None:
+    values = {
+        "tau": 0.01 * ONES,
+        "r": ONES,
+        "v_leak": 0.1 * ONES,
+        "v_threshold": 0.4 * ONES,
+        "v_reset": 0.2 * ONES,
+    }
+    layer = nir.Linear(np.array([[0.9, 0.2, 0.1], [0.3, 0.8, 0.2], [0.1, 0.2, 1.0]]))
+    path = tmp_path / "spiking.nir"
+    nir.write(path, chain([layer, nir.LIF(**values)], (3,), names=["in", "layer", "neuron", "out"]))
+    found = ask("rockpool", path)
+    assert found.state == "runs with fallback"
+    (offender,) = found.offenders
+    assert (offender.node, offender.primitive) == (("neuron",), "LIF")
+    reset = "the spiking neurons of Rockpool subtract their threshold, and cannot be reset to a value"
+    (problem,) = [entry for entry in offender.problems if not entry.module]
+    assert problem.because == reset
+    assert problem.parameters == {
+        "tau": "0.01",
+        "r": "1",
+        "v_leak": "0.1",
+        "v_threshold": "0.4",
+        "v_reset": "0.2",
+    }
+    assert offender.help == ("fallback='torch'",)
+    text = " ".join(invoke("audit", path, "-f", "rockpool", columns=120).stdout.split())
+    assert f"rockpool: neuron (LIF) {reset}; here tau = 0.01, r = 1" in text
+    assert "what would help: fallback='torch'" in text
+    assert_fallback_helps(path, found)
+
+
+def assert_fallback_helps(path: Path, found: Answer) -> None:
+    """With the fallback, the graph gives the oracle's spikes in every layer."""
+    graph = read_graph(path)
+    (source,) = (node for node in graph.nodes.values() if isinstance(node, nir.Input))
+    shape = tuple(int(size) for size in source.input_type["input"])
+    with pytest.raises(nirmap.NirmapError):
+        nirmap.from_nir(graph, found.framework, dt=found.dt)
+    network = nirmap.from_nir(graph, found.framework, dt=found.dt, dtype=torch.float64, fallback="torch")
+    inputs = np.random.default_rng(0).uniform(0.0, 2.0, (40, 1, *shape))
+    trace = simulate(graph, inputs, found.dt or 0.0)
+    assert margin(trace) > 1e-9
+    output, _ = nirmap.run(network, torch.tensor(inputs))
+    (expected,) = trace.outputs.values()
+    np.testing.assert_allclose(output.detach().numpy(), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::nirmap.errors.DelayWarning")
+@pytest.mark.parametrize(
+    ("name", "dt"),
+    [
+        ("lif_norse.nir", 1e-4),
+        ("two_lif_neurons.nir", 1e-4),
+        ("cnn_sinabs.nir", 1.0),
+        ("braille/braille_noDelay_bias_zero.nir", 1e-4),
+        ("braille/braille_noDelay_noBias_subtract.nir", 1e-4),
+    ],
+)
+def test_every_published_graph_runs_but_in_rockpool_for_the_one_reason(
+    nir_paper: Path, name: str, dt: float
+) -> None:
+    path = nir_paper / name
+    for framework in sorted(frameworks()):
+        found = ask(framework, path, dt)
+        if framework != "rockpool":
+            assert (found.state, found.offenders) == ("runs", ()), framework
+            continue
+        assert found.state == "runs with fallback"
+        for offender in found.offenders:
+            assert offender.primitive in ("IF", "LIF", "CubaLIF")
+            reasons = {
+                problem.because: problem.parameters for problem in offender.problems if not problem.module
+            }
+            (parameters,) = reasons.values()
+            assert "v_reset" in parameters
+            assert "cannot be reset to a value" in next(iter(reasons))
+            assert offender.help == ("fallback='torch'",)
+        assert_fallback_helps(path, found)
 
 
 def test_a_framework_that_runs_it_says_how(graph: Path) -> None:
@@ -90,7 +178,7 @@ def test_the_command_writes_valid_json_and_a_table(graph: Path, tmp_path: Path) 
     assert [entry["state"] for entry in document["frameworks"]] == ["runs", "runs with fallback"]
     text = invoke("audit", graph, "-f", "snntorch", columns=120).stdout
     assert "snntorch: inner / neuron (LIF)" in text
-    assert "not v_reset == v_leak (snntorch.Leaky)" in text
+    assert "not v_threshold > v_reset (snntorch.Leaky)" in text
     assert "snntorch: fast (LI)" in text
     assert "what would help: " in text
 

@@ -42,7 +42,7 @@ def kinds(graph: nir.NIRGraph) -> Iterator[str]:
 
 
 def first(drawn: st.SearchStrategy[nir.NIRGraph], wanted: Callable[[nir.NIRGraph], bool]) -> nir.NIRGraph:
-    """The first drawn graph that is as wanted, not the smallest; the same ones are drawn each time, and enough of them."""
+    """The first drawn graph that is as wanted, not the smallest; enough are drawn, and the same ones each time."""
     limits = settings(phases=[Phase.generate], database=None, max_examples=5000)
     return find(drawn, wanted, settings=limits, random=Random(0))
 

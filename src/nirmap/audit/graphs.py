@@ -24,7 +24,7 @@ class Problem:
         node: its name, preceded by those of the sub-graphs that it is in; empty for the graph as a whole.
         primitive: its type.
         that: the condition that does not hold, or an empty string.
-        parameters: the parameters that it speaks of, as text.
+        parameters: the parameters that it speaks of, as text; all of the node's, where the framework has no module.
         because: the reason.
         module: the module, or the rewrite, whose condition it is.
     """

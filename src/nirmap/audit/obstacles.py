@@ -21,7 +21,8 @@ class Obstacle:
 
     Attributes:
         condition: the condition. Where the framework has no module, ``that`` is empty and ``because`` says why.
-        parameters: the node's parameters that it speaks of (and ``dt``), as text: the number, or the range.
+        parameters: the node's parameters that it speaks of (and ``dt``), as text: the number, or the range. All of
+            them, where the framework has no module.
         rule: the rewrite in whose way it is; empty for the node itself.
     """
 
@@ -53,7 +54,7 @@ def obstacles(
         reason = builder.registry.not_mapped.get(
             primitive.name, f"{builder.registry.framework} has no module for nir.{primitive.name}"
         )
-        found.append(Obstacle(Condition("", reason), {}, rule))
+        found.append(Obstacle(Condition("", reason), _shown(primitive, values), rule))
     for rewrite in REWRITES:
         if rewrite.node != primitive.name or rewrite.name in within:
             continue
@@ -77,6 +78,11 @@ def _obstacle(module: str, constraint: NodeConstraint, values: Values, dt: float
     condition = Condition(constraint.that, constraint.because, constraint.do, module)
     shown = {name: f"{dt:g}" if name == "dt" else as_text(values[name]) for name in constraint.names}
     return Obstacle(condition, shown, rule)
+
+
+def _shown(primitive: Primitive, values: Values) -> dict[str, str]:
+    """All parameters of a node, for which there is no module whatever they are."""
+    return {parameter.name: as_text(values[parameter.name]) for parameter in primitive.declared}
 
 
 def as_text(value: object) -> str:

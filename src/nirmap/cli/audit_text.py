@@ -112,9 +112,9 @@ def _show_offender(framework: str, offender: Offender) -> None:
     for problem in offender.problems:
         owner = f" ({problem.module})" if problem.module else ""
         values = ", ".join(f"{name} = {value}" for name, value in problem.parameters.items())
-        if problem.that:
-            write(f"  not {problem.that}{owner}: {problem.because}" + (f"; here {values}" if values else ""))
-        else:
-            write(f"  {problem.because}{owner}")
+        reason = (
+            f"not {problem.that}{owner}: {problem.because}" if problem.that else f"{problem.because}{owner}"
+        )
+        write(f"  {reason}" + (f"; here {values}" if values else ""))
     if offender.help:
         write(f"  what would help: {'; '.join(offender.help)}")
