@@ -205,9 +205,10 @@ def check_written(
         run: the framework's own way to run its module over a sequence.
     """
     xs = sequence(*fault.shape, dtype=fault.dtype)
+    module = fault.module()
     with torch.no_grad():
-        expected = run(fault.module(), xs)
-    graph = nirmap.to_nir(fault.module(), framework, dt=DT, sample=xs[0])
+        expected = run(copy.deepcopy(module), xs)
+    graph = nirmap.to_nir(module, framework, dt=DT, sample=xs[0])
     (node,) = (node for node in graph.nodes.values() if not isinstance(node, nir.Input | nir.Output))
     assert type(node) is fault.kind
     trace = simulate(graph, xs.double().numpy(), DT)

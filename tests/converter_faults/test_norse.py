@@ -96,12 +96,6 @@ def integrating_cell() -> Any:
     return n.IAFCell(n.IAFParameters(v_th=double(2.5), v_reset=double(-0.4)), dt=DT)
 
 
-def without_bias() -> Any:
-    module = torch.nn.Conv2d(2, 4, 3, bias=False, dtype=torch.float64)
-    module.weight.data = torch.tensor(convolution().weight)
-    return module
-
-
 def times_dt(graph: nir.NIRGraph) -> nir.NIRGraph:
     """All time constants multiplied by dt."""
     (node,) = (node for node in graph.nodes.values() if isinstance(node, nir.LIF))
@@ -123,7 +117,9 @@ WRITTEN: dict[str, Written] = {
         integrating_cell, nir.IF, lambda graph: with_parameters(graph, v_reset=0)
     ),
     "IAFCell: r = 1 for 1 / dt": Written(integrating_cell, nir.IF, lambda graph: with_parameters(graph, r=1)),
-    "Conv2d: no bias raises": Written(without_bias, nir.Conv2d, shape=(2, 6, 6)),
+    "Conv2d: no bias raises": Written(
+        lambda: torch.nn.Conv2d(2, 4, 3, bias=False, dtype=torch.float64), nir.Conv2d, shape=(2, 6, 6)
+    ),
 }
 
 
