@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import nir
@@ -169,68 +168,6 @@ def test_a_single_neuron_without_batch_runs() -> None:
     outputs, state = nirmap.run(net, torch.ones(6))
     assert numbers(outputs) == [0, 0, 1, 0, 0, 1]
     assert state["0"]["v"].shape == ()
-
-
-# What sinabs's own reader of NIR gets wrong
-
-
-def grid(*shape: int) -> Any:
-    return np.random.default_rng(5).uniform(-0.5, 1.0, shape)
-
-
-def full(value: float) -> Any:
-    return np.full(WIDTH, value)
-
-
-FAULTS: Mapping[str, tuple[nir.NIRNode, tuple[int, ...], tuple[int, ...]]] = {
-    "time constants in seconds are taken for steps": (
-        nir.LIF(tau=full(0.01), r=full(1), v_leak=full(0), v_threshold=full(0.4), v_reset=full(0)),
-        (WIDTH,),
-        (WIDTH,),
-    ),
-    "r is not read": (
-        nir.LIF(tau=full(0.01), r=full(3), v_leak=full(0), v_threshold=full(0.4), v_reset=full(0)),
-        (WIDTH,),
-        (WIDTH,),
-    ),
-    "the potential is cut off below minus the threshold": (
-        nir.IF(r=full(200), v_threshold=full(0.1), v_reset=full(0)),
-        (WIDTH,),
-        (WIDTH,),
-    ),
-    "parameters without axes": (
-        nir.LI(tau=np.array(0.01), r=np.array(2.0), v_leak=np.array(0.1)),
-        (),
-        (),
-    ),
-    "no synapses": (nir.CubaLIF(**cuba(np.random.default_rng(2))), (WIDTH,), (WIDTH,)),
-    "no Linear": (nir.Linear(grid(3, WIDTH)), (WIDTH,), (3,)),
-    "no Conv1d": (nir.Conv1d(9, grid(2, 3, 4), 1, 1, 1, 1, grid(2)), (3, 9), (2, 8)),
-    "no groups": (nir.Conv2d((6, 6), grid(4, 2, 3, 3), 1, 0, 1, 2, grid(4)), (4, 6, 6), (4, 4, 4)),
-    "no AvgPool2d": (
-        nir.AvgPool2d(np.array([2, 2]), np.array([2, 2]), np.array([1, 1])),
-        (2, 4, 4),
-        (2, 3, 3),
-    ),
-    "padding is dropped": (
-        nir.SumPool2d(np.array([2, 2]), np.array([2, 2]), np.array([1, 1])),
-        (2, 4, 4),
-        (2, 3, 3),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_of_sinabs_s_own_reader_is_none_here(name: str) -> None:
-    node, shape, shape_after = FAULTS[name]
-    graph = chain([node], shape, shape_after)
-    xs = sequence(80, 2, *shape)
-    trace = simulate(graph, xs.numpy(), DT)
-    assert margin(trace) > 1e-9
-    with torch.no_grad():
-        outputs, _ = nirmap.run(nirmap.from_nir(graph, "sinabs", dt=DT, dtype=torch.float64), xs)
-    np.testing.assert_allclose(outputs.numpy(), trace.outputs["output"], rtol=1e-10, atol=1e-10)
-    assert trace.outputs["output"].any()
 
 
 def test_sinabs_is_used_without_its_driver_of_chips() -> None:
