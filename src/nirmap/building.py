@@ -9,7 +9,8 @@ import nir
 import numpy as np
 import torch
 
-from nirmap.cells import build_cell, normal_form
+from nirmap.calling import build_cell
+from nirmap.cells import normal_form
 from nirmap.errors import ConstraintError, GraphError, UnsupportedNodeError
 from nirmap.parameters import as_array, as_integers, as_padding, neuron_parameters
 from nirmap.registry import rows_for_node

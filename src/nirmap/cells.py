@@ -1,8 +1,8 @@
-"""Calling conventions: every stateful module of every framework as one pure function.
+"""Every stateful module of every framework as one pure function.
 
 A cell wraps a framework's module. ``cell(input, state)`` returns the output and the new state, where the state is a
 dictionary of the node's own state variables, in the node's own units; None is the initial state. What the module keeps
-inside, how it is called, and the normal form in which it was built, stay inside the cell.
+inside, how it is called (:mod:`nirmap.calling`), and the normal form in which it was built, stay inside the cell.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
 
+from nirmap.attributes import MISSING, Unknown, attribute, buffers_of, set_attribute
 from nirmap.neuron import State
-from nirmap.spike_functions import Applied
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import (
     AffineMap,
@@ -64,25 +63,6 @@ class Recipe:
         raise LookupError(f"{self.build.__module__} holds no registry with the row of {self.build.__name__}")
 
 
-def build_cell(row: Row, parameters: Values, dt: float, to: Placement) -> Cell:
-    """The framework's module for a node, built in the node's normal form, in a cell.
-
-    Args:
-        row: the row of the registry.
-        parameters: the node's own parameters, as :func:`nirmap.building.node_values` gives them.
-        dt: time step in s.
-        to: dtype, device and surrogate gradient.
-    """
-    if row.state is None or row.build is None:
-        raise TypeError(f"{row.path} is stateless and needs no cell, or is never built")
-    normal = normal_form(row, parameters, dt)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        module = row.build(normal.parameters, dt, to)
-    cell = CELLS[row.state.call](module, row, PRIMITIVES[row.node], parameters, normal, dt, to)
-    # What the module makes by itself (a constant factor, a default of a record) is where and what torch's defaults say.
-    return cell.to(dtype=to.dtype, device=to.device)
-
-
 def normal_form(row: Row, parameters: Values, dt: float) -> NormalForm:
     """A node in the normal form that a row needs; itself where the row needs none.
 
@@ -90,64 +70,6 @@ def normal_form(row: Row, parameters: Values, dt: float) -> NormalForm:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return row.normal_form(parameters, dt) if row.normal_form else NormalForm(parameters)
-
-
-class Unknown:
-    """The tensors of a module that torch does not know of, alone in an attribute or in a record there.
-
-    The cell holds them as buffers of its own, so that they move and are saved.
-
-    Args:
-        cell: the cell around the module.
-        attributes: the attributes.
-    """
-
-    def __init__(self, cell: Cell, attributes: tuple[str, ...]) -> None:
-        self.attributes = attributes
-        self.entries: list[
-            tuple[str, str | None, str]
-        ] = []  # attribute, field of the record, buffer of the cell
-        for attribute in attributes:
-            value: Any = getattr(cell.module, attribute)
-            fields: dict[str | None, Any] = {None: value}
-            if isinstance(value, tuple):
-                record = cast("Any", value)
-                fields = {field: getattr(record, field) for field in record._fields}
-            for field, tensor in fields.items():
-                if isinstance(tensor, torch.Tensor):
-                    buffer = "_".join(filter(None, (attribute, field)))
-                    cell.register_buffer(buffer, tensor)
-                    self.entries.append((attribute, field, buffer))
-
-    def buffers(self) -> set[str]:
-        """The names of the cell's buffers."""
-        return {buffer for _, _, buffer in self.entries}
-
-    def now(self, cell: Cell, attribute: str) -> Any:
-        """The attribute with the tensors that the cell holds now; the same object where none is another one."""
-        value: Any = getattr(cell.module, attribute)
-        for owner, field, buffer in self.entries:
-            if owner == attribute:
-                tensor: torch.Tensor = getattr(cell, buffer)
-                if field is None:
-                    value = tensor
-                elif getattr(value, field) is not tensor:
-                    value = value._replace(**{field: tensor})
-        return value
-
-    def replace(self, cell: Cell) -> list[tuple[str, Any]]:
-        """Gives the module the tensors that the cell holds now; returns the attributes that were others."""
-        replaced: list[tuple[str, Any]] = []
-        for attribute in self.attributes:
-            usual, now = getattr(cell.module, attribute), self.now(cell, attribute)
-            if now is not usual:
-                replaced.append((attribute, usual))
-                setattr(cell.module, attribute, now)
-        return replaced
-
-    def refresh(self, cell: Cell) -> None:
-        """Gives the module the tensors that the cell holds now, for good."""
-        self.replace(cell)
 
 
 class Cell(torch.nn.Module):
@@ -213,6 +135,26 @@ class Cell(torch.nn.Module):
         self._hold_switches()
         self.recipe = Recipe(row.build, {name: np.array(value) for name, value in parameters.items()}, dt, to)
         self.built = {name: self._attributes(name, part) for name, part in self.parts()}
+
+    @classmethod
+    def build(cls, row: Row, parameters: Values, dt: float, to: Placement) -> Cell:
+        """The framework's module for a node, built in the node's normal form, in a cell.
+
+        Args:
+            row: the row of the registry.
+            parameters: the node's own parameters, as :func:`nirmap.building.node_values` gives them.
+            dt: time step in s.
+            to: dtype, device and surrogate gradient.
+        """
+        if row.build is None:
+            raise TypeError(f"{row.path} is never built")
+        normal = normal_form(row, parameters, dt)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            module = row.build(normal.parameters, dt, to)
+        cell = cls(module, row, PRIMITIVES[row.node], parameters, normal, dt, to)
+        # What the module makes by itself (a constant factor, a default of a record) is where and what torch's defaults
+        # say.
+        return cell.to(dtype=to.dtype, device=to.device)
 
     def _hold(self, name: str, value: Array | float, neutral: float, to: Placement) -> None:
         """A buffer, where it changes anything: a free variable, or what the module keeps a multiple by."""
@@ -303,13 +245,13 @@ class Cell(torch.nn.Module):
         The tensors that torch does not know of are those of the moment: torch.func.functional_call exchanges the cell's
         buffers for one call.
         """
-        before = {name: _attribute(self.module, name) for name in self.left_behind}
+        before = {name: attribute(self.module, name) for name in self.left_behind}
         replaced = self.unknown.replace(self)
         try:
             return self.step(input, kept)
         finally:
             for name, value in before.items():
-                _set_attribute(self.module, name, value)
+                set_attribute(self.module, name, value)
             for name, value in replaced:
                 setattr(self.module, name, value)
 
@@ -376,11 +318,11 @@ class Cell(torch.nn.Module):
             attributes[name] = {
                 key: value
                 for key, value in now.items()
-                if isinstance(value, dict | list | set) or value is not built.get(key, _MISSING)
+                if isinstance(value, dict | list | set) or value is not built.get(key, MISSING)
             }
             tensors[name] = {key: vars(part)[key] for key in _TENSORS}
         recipe = replace(self.recipe, to=replace(self.recipe.to, device=torch.device("cpu")))
-        return _rebuild, (recipe, tensors, attributes)
+        return _rebuild, (type(self), recipe, tensors, attributes)
 
     def parts(self) -> list[tuple[str, torch.nn.Module]]:
         """The cell and the modules in it, by their paths."""
@@ -399,212 +341,22 @@ def _as(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return value if value.dtype is dtype else value.to(dtype)
 
 
-def buffers_of(module: torch.nn.Module) -> dict[str, Any]:
-    """A module's own buffers by name, to be read and to be replaced."""
-    buffers: dict[str, Any] = vars(module)["_buffers"]
-    return buffers
-
-
-def _attribute(module: torch.nn.Module, name: str) -> Any:
-    """An attribute, or a mark where there is none."""
-    buffers = buffers_of(module)
-    return buffers[name] if name in buffers else getattr(module, name, _MISSING)
-
-
-def _set_attribute(module: torch.nn.Module, name: str, value: Any) -> None:
-    """Sets an attribute, or removes it where there was none."""
-    if value is _MISSING:
-        if hasattr(module, name):
-            delattr(module, name)
-    elif name in buffers_of(module):
-        buffers_of(module)[name] = value
-    else:
-        setattr(module, name, value)
-
-
 _UNCHANGED = AffineMap()
 # That of a node which has none: of all nodes that behave as it does, itself alone is known.
 _NOTHING_FREE = Equivalence(NormalForm, dict, free={}, gain=None, offset=None, state={}, output=_UNCHANGED)
 _CHILDREN = "(children)"
 _TENSORS = ("_parameters", "_buffers", "_non_persistent_buffers_set")
-_MISSING = object()
 
 
 def _rebuild(
-    recipe: Recipe, tensors: Mapping[str, Mapping[str, Any]], attributes: Mapping[str, Mapping[str, Any]]
+    kind: type[Cell],
+    recipe: Recipe,
+    tensors: Mapping[str, Mapping[str, Any]],
+    attributes: Mapping[str, Mapping[str, Any]],
 ) -> Cell:
     """A cell from its pickled parts."""
-    cell = build_cell(recipe.row(), recipe.parameters, recipe.dt, recipe.to)
+    cell = kind.build(recipe.row(), recipe.parameters, recipe.dt, recipe.to)
     for name, part in cell.parts():
         vars(part).update({**tensors[name], **attributes[name]})
     cell.unknown.refresh(cell)
     return cell
-
-
-class ExplicitCell(Cell):
-    """``module(input, {name: value}) -> (output, {name: value})``."""
-
-    def step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Calls the module with a dictionary."""
-        output, new = self.module(input, dict(zip(self.kept_as, kept, strict=True)))
-        return output, [new[name] for name in self.kept_as]
-
-
-class RecordCell(Cell):
-    """``module(input, Record(name=value)) -> (output, Record)``."""
-
-    def step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Calls the module with a record."""
-        if self.call.record is None:
-            raise TypeError(f"{self.path} is declared without its record")
-        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input)
-        output, new = self.module(input, self.call.record(**variables))
-        return output, [getattr(new, name) for name in self.kept_as]
-
-
-class PositionalCell(Cell):
-    """``module(input, a, b) -> (output, a, b)``."""
-
-    def step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Calls the module with one argument for each variable."""
-        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input)
-        output, *new = self.module(input, **variables)
-        returned = dict(zip(self.returns, new, strict=True))
-        return output, [returned[name] for name in self.kept_as]
-
-
-class AttributesCell(Cell):
-    """``module(input) -> output``, with the state in attributes of the module.
-
-    Each class of an autograd function in an attribute becomes an object (:class:`nirmap.spike_functions.Applied`).
-    """
-
-    def __init__(self, module: torch.nn.Module, row: Row, primitive: Primitive, *arguments: Any) -> None:
-        for name, value in list(vars(module).items()):
-            if isinstance(value, type) and issubclass(value, torch.autograd.Function):
-                setattr(module, name, Applied(value))
-        super().__init__(module, row, primitive, *arguments)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Cell:
-        # A class's own way to copy may go through its constructor, which does not know what was set afterwards.
-        module: torch.nn.Module = type(self.module).__new__(type(self.module))
-        memo[id(self.module)] = module
-        vars(module).update(copy.deepcopy(vars(self.module), memo))
-        return super().__deepcopy__(memo)
-
-    def step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Sets the module's attributes, calls it, with an axis of time where it takes one, and reads them."""
-        if input.dim() == 0:  # a single neuron, which the module knows in a batch only
-            one, after = self.step(input[None], [value[None] for value in kept])
-            return one[0], [value[0] for value in after]
-        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input)
-        if self.call.spread_by is not None:
-            return self._by_stand_in(input, variables, self.call.spread_by)
-        axis = self.call.time_axis
-        for name, value in variables.items():
-            _set_attribute(self.module, name, value)
-        # The feature axes of the input follow one batch axis and the axis of time.
-        returned: Any = self.module(input if axis is None else input.unsqueeze(axis))
-        output: torch.Tensor = cast("Any", returned)[0] if isinstance(returned, tuple) else returned
-        new = [output if name == _FORWARD else _attribute(self.module, name) for name in self.read_from]
-        if axis is None:
-            return output, new
-        along_time = [variable.read_from is not None for variable in self.call.variables]
-        return output.squeeze(axis), [
-            value.squeeze(axis) if has_time else value
-            for value, has_time in zip(new, along_time, strict=True)
-        ]
-
-    def _step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        # A stand-in takes what a call leaves behind, so that there is nothing to put back.
-        return super()._step(input, kept) if self.call.spread_by is None else self.step(input, kept)
-
-    def _by_stand_in(
-        self, input: torch.Tensor, variables: dict[str, torch.Tensor], spread_by: str
-    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The module's forward, on a stand-in that has the state of the whole batch.
-
-        The last axis of the input is that of the features, and all others are one batch.
-        """
-        axis, width = self.call.time_axis or 0, input.shape[-1]
-        kept = {name: value.reshape(-1, width) for name, value in variables.items()}
-        stand_in = _StandIn(self.module, {**kept, spread_by: _spread_already})
-        with _Allocating(input.dtype):
-            forward: Any = type(self.module).forward
-            output: torch.Tensor = forward(stand_in, input.reshape(-1, width).unsqueeze(axis))
-        new: list[torch.Tensor] = [
-            output if name == _FORWARD else getattr(stand_in, name) for name in self.read_from
-        ]
-        return self._unfolded(output, input), [self._unfolded(value, input) for value in new]
-
-    def _unfolded(self, value: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
-        """One step, with the batch axes of the input."""
-        axis = self.call.time_axis or 0
-        return value.squeeze(axis).reshape(*input.shape[:-1], value.shape[-1])
-
-
-# Under ``from``: the new state is what forward returns.
-_FORWARD = "forward"
-
-
-class _StandIn:
-    """A module as its own forward sees it: with other values of some attributes, and nothing that is set stays.
-
-    Args:
-        module: the module.
-        own: the attributes that are others; what forward sets is added.
-    """
-
-    def __init__(self, module: torch.nn.Module, own: dict[str, Any]) -> None:
-        object.__setattr__(self, "_module", module)
-        object.__setattr__(self, "_own", own)
-
-    def __getattr__(self, name: str) -> Any:
-        own: dict[str, Any] = self._own
-        if name in own:
-            return own[name]
-        value: Any = getattr(self._module, name)
-        if isinstance(value, dict):  # what forward writes to it must not stay either
-            value = own[name] = dict(cast("Mapping[Any, Any]", value))
-        return value
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._own[name] = value
-
-
-def _spread_already(
-    data: torch.Tensor, states: tuple[torch.Tensor, ...] = (), *others: Any
-) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """In place of the method that spreads state over a batch: copies, for forward may write to its state."""
-    return data, tuple(state.clone() for state in states)
-
-
-class _Allocating(TorchFunctionMode):
-    """Inside, tensors that are made without a dtype have this one, and not torch's default.
-
-    Args:
-        dtype: the dtype.
-    """
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.dtype = dtype
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        given = kwargs or {}
-        if func in _FACTORIES and given.get("dtype") is None:
-            given = {**given, "dtype": self.dtype}
-        return func(*args, **given)
-
-
-_FACTORIES = frozenset({torch.zeros, torch.ones, torch.randn})
-
-
-CELLS: Mapping[str, type[Cell]] = {
-    "explicit": ExplicitCell,
-    "record": RecordCell,
-    "positional": PositionalCell,
-    "attributes": AttributesCell,
-}

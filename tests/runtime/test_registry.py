@@ -296,7 +296,7 @@ def test_packages_are_looked_for_once_and_anew_where_that_is_asked_for(
 ) -> None:
     """To look through all installed packages takes longer than to write a network."""
     looked: list[str] = []
-    look = importlib.metadata.entry_points
+    look: Any = importlib.metadata.entry_points
 
     def entry_points(**keywords: Any) -> Any:
         looked.append("again")

@@ -196,27 +196,6 @@ def test_copies_and_saved_states_are_the_same_network(framework: str, rewrite: R
         check_same_node(nirmap.to_nir(copied).nodes["n"], example(rewrite).nodes["n"])
 
 
-# One whose parts keep the state, one that begins every step anew, and one of cells; that each framework's own cells can
-# be compiled is tested with them.
-COMPILED = ("torch-cuba_lif_as_series", "torch-threshold_as_neuron", "sinabs-cuba_lif_as_series")
-
-
-@pytest.mark.parametrize(("framework", "rewrite"), [case for case in CASES if case.id in COMPILED])
-def test_compiled_it_gives_the_same(framework: str, rewrite: Rewrite) -> None:
-    torch.compiler.reset()
-    net = rebuilt(example(rewrite), framework, rewrite)
-    compiled: Any = torch.compile(net, backend="eager", fullgraph=True)
-    xs = inputs(STEPS, 2, NEURONS)
-    with torch.no_grad():
-        _, state = net(xs[0])
-        expected_state = state
-        for x in xs:
-            output, state = compiled(x, state)
-            expected, expected_state = net(x, expected_state)
-            assert torch.equal(output, expected)
-            assert same_state(state, expected_state)
-
-
 @each_case
 def test_a_step_changes_neither_the_state_given_nor_the_modules(framework: str, rewrite: Rewrite) -> None:
     """A part that begins every step anew may keep nothing of the step before either."""
@@ -384,9 +363,7 @@ def test_a_synapse_with_a_resting_value_is_written_as_two_nodes(name: str, recur
     written = nirmap.to_nir(net)
     last = f"n_{after}"
     expected = {("in", "n_synapse"), ("n_synapse", last), (last, "out")}
-    assert set(written.edges) == expected | (
-        {(last, "back"), ("back", "n_synapse")} if recurrent else set()
-    )
+    assert set(written.edges) == expected | ({(last, "back"), ("back", "n_synapse")} if recurrent else set())
     np.testing.assert_allclose(node_of(written, "n_synapse").v_leak, 0.25)
     np.testing.assert_allclose(node_of(written, last).tau, node.tau_mem)
     check_same_outputs(net, written)
