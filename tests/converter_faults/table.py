@@ -109,7 +109,7 @@ def with_the_batch_flattened(xs: Tensor) -> Tensor:
     return torch.stack([torch.nn.Flatten(0)(x) for x in xs])
 
 
-def sequence(*shape: int, steps: int = 80, dtype: torch.dtype = torch.float64) -> Tensor:
+def sequence(*shape: int, steps: int = 50, dtype: torch.dtype = torch.float64) -> Tensor:
     """Numbers from -0.6 to 2, others in each of the three samples: (time, batch, *shape)."""
     drawn = np.random.default_rng(3).uniform(-0.6, 2.0, (steps, 3, *shape))
     return torch.tensor(drawn, dtype=dtype)
