@@ -119,7 +119,7 @@ def test_markdown_has_every_cell_with_its_reasons() -> None:
         (line,) = [line for line in lines if line.startswith(f"| {row} |")]
         assert line == f"| {row} | {status} / {status} | ? / ? | ? / ? |"
     assert "first: 3 of 5 primitives from NIR, 3 to NIR" in lines
-    assert "        * `v_reset \\< v_leak` (first.Module): it \\</script> rests \\<b>there" in lines
+    assert "        * `v_reset < v_leak` (first.Module): it \\</script> rests \\<b>there" in lines
     unbroken = "        * `dt == 1` (first.Module): it ticks; declared, and broken by no draw"
     assert unbroken in lines
     assert "        * a reason for LIF" in lines

@@ -13,6 +13,7 @@ from audit.outside import install
 from audit.tasks import task
 from commands import invoke
 from nirmap.audit.documents import AUDIT_SCHEMA, load_schema
+from nirmap.audit.networks import NETWORKS
 from nirmap.audit.workers import Died, in_processes
 from nirmap.registry import load_registry
 
@@ -47,7 +48,7 @@ def test_each_column_says_what_is_wrong_and_the_others_go_on(odd_frameworks: Pat
         for cell in columns["wrongsnn"]["cells"]
         if cell["status"] == "wrong"
     }
-    networks = [f"LIF <-> {layer}" for layer in ("Linear", "Affine")]
+    networks = [*(f"LIF <-> {layer}" for layer in ("Linear", "Affine")), NETWORKS[-1]]
     assert set(wrong) == {
         (row, direction) for row in ("LI", "LIF", *networks) for direction in ("from NIR", "to NIR")
     }

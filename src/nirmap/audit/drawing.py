@@ -177,6 +177,10 @@ def _elementwise(primitive: str) -> Iterator[tuple[str, Maker]]:
     if {"v_reset", "v_leak"} <= names:
         yield "v_reset = v_leak", maker(reset_at_leak)
         yield "v_reset = v_leak, equal neurons", maker(reset_at_leak, equal)
+        yield (
+            "a neuron with r = 0 that is reset elsewhere",
+            maker(partial(_changed, _CORNERS["a neuron with r = 0"])),
+        )
     if names & {"v_reset", "v_leak"}:
         yield "v_leak = v_reset = 0", maker(at_zero)
         yield "v_leak = v_reset = 0, equal neurons", maker(at_zero, equal)

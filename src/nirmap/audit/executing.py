@@ -70,7 +70,13 @@ def _installed(distribution: str) -> str:
 def primitive_from_nir(framework: str, registry: Registry, row: str, drawn: list[Draw]) -> Cell:
     """The cell of a primitive, from NIR."""
     cases = cases_from_nir(framework, drawn)
-    return from_nir_cell(row, cases, registry.not_mapped.get(row, ""), _unbroken(registry, row, drawn))
+    return from_nir_cell(row, cases, _why_not_built(registry, row), _unbroken(registry, row, drawn))
+
+
+def _why_not_built(registry: Registry, row: str) -> str:
+    """What is declared of a primitive that no node is built as."""
+    reasons = [entry.not_built for entry in registry.rows if entry.node == row and entry.not_built]
+    return registry.not_mapped.get(row, "; ".join(dict.fromkeys(reasons)))
 
 
 def _unbroken(registry: Registry, row: str, drawn: list[Draw]) -> tuple[Condition, ...]:
@@ -117,7 +123,8 @@ def from_nir_cell(row: str, cases: tuple[Case, ...], reason: str, unbroken: tupl
         status, because = "wrong", wrong
     elif not built:
         status = "fallback" if all(case.how == "fallback" for case in cases) else "no"
-        because = (reason,) if reason else tuple(dict.fromkeys(entry.because for entry in conditions))
+        reasons = [entry.because for entry in conditions] or [case.because for case in refused]
+        because = (reason,) if reason else tuple(dict.fromkeys(reasons))
     elif all(case.how == "rewritten" for case in built) or (not conditions and cases[0].how == "rewritten"):
         status = "by rewrite"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nirmap.audit.cells import DIRECTIONS, MEANINGS, Audit, Cell, Column, Condition, rounded_up
 
@@ -74,16 +74,21 @@ def _cell(cell: Cell) -> Iterator[str]:
     for reason in cell.because:
         yield f"        * {_text(reason)}"
     for condition in cell.conditions:
-        yield f"        * {as_line(condition)}"
+        yield f"        * {as_line(condition, _text)}"
     if cell.declared_only:
         yield f"        * declared too, and not executed: {', '.join(f'`{name}`' for name in cell.declared_only)}"
 
 
-def as_line(condition: Condition) -> str:
-    """A condition with its reason, and whose it is."""
+def as_line(condition: Condition, text: Callable[[str], str]) -> str:
+    """A condition, which is code, with its reason, and whose it is.
+
+    Args:
+        condition: the condition.
+        text: what a text goes through that is no code.
+    """
     owner = f" ({condition.module})" if condition.module else ""
     unbroken = "" if condition.executed else "; declared, and broken by no draw"
-    return f"`{_text(condition.that)}`{owner}: {_text(condition.because)}{unbroken}"
+    return f"`{' '.join(condition.that.split())}`{owner}: {text(condition.because)}{unbroken}"
 
 
 def _text(text: str) -> str:

@@ -36,11 +36,21 @@ _RECURRENT = {
     "CubaLIF <-> Linear": ("CubaLIF", "Linear"),
     "CubaLIF <-> Affine": ("CubaLIF", "Affine"),
 }
-NETWORKS: tuple[str, ...] = tuple(_RECURRENT)
+# A potential from which the threshold is subtracted in the step after a spike, which no single node of NIR does.
+_SOFT_RESET = "LI -> Threshold -> Scale -> LI (soft reset)"
+NETWORKS: tuple[str, ...] = (*_RECURRENT, _SOFT_RESET)
 
 
 def network_draws(row: str) -> list[Draw]:
     """The draws of a network, the general one first."""
+    if row == _SOFT_RESET:
+        return [
+            settled(row, name, partial(_soft_reset, change))
+            for name, change in (
+                ("each neuron with its own parameters", at_zero),
+                ("equal neurons", _all_equal),
+            )
+        ]
     kind, layer = _RECURRENT[row]
     return [
         settled(row, name, partial(_recurrent, kind, layer, change, has_front))
@@ -54,6 +64,28 @@ def _variants() -> Iterator[tuple[str, Callable[[Values], Values], bool]]:
     yield "v_reset = v_leak", reset_at_leak, False
     yield "v_reset = v_leak, equal neurons", lambda values: equal(reset_at_leak(values)), False
     yield "v_leak = v_reset = 0, equal neurons", lambda values: equal(at_zero(values)), False
+
+
+def _all_equal(values: Values) -> Values:
+    return equal(at_zero(values))
+
+
+def _soft_reset(
+    change: Callable[[Values], Values], random: Random
+) -> tuple[nir.NIRGraph, Array, float, bool]:
+    values = change(neuron("LI", random) | neuron("Threshold", random))
+    threshold = values.pop("threshold")
+    # What is fed back is added to the input and has leaked once when it is subtracted.
+    factor = -(1 - DT / values["tau"]) * threshold / (values["r"] * DT / values["tau"])
+    nodes: dict[str, nir.NIRNode] = {
+        INPUT: nir.Input({"input": np.array(NEURONS)}),
+        NODE: nir.LI(**values),
+        FRONT: nir.Threshold(threshold),
+        BACK: nir.Scale(factor),
+        OUTPUT: nir.Output({"output": np.array(NEURONS)}),
+    }
+    edges = [(INPUT, NODE), (NODE, FRONT), (FRONT, BACK), (BACK, NODE), (FRONT, OUTPUT)]
+    return nir.NIRGraph(nodes, edges, type_check=False), inputs_of(random, NEURONS), DT, False
 
 
 def _layer(kind: str, random: Random) -> nir.NIRNode:

@@ -56,12 +56,14 @@ def _refused(
 ) -> Case:
     """What keeps it from being built, and whether the fallback serves."""
     builder = Builder(load_registry(framework), draw.dt, Placement())
-    conditions: list[Condition] = []
+    found: list[Condition] = []
     for name, node in draw.graph.nodes.items():
         if not isinstance(node, (nir.Input, nir.Output)):
             primitive = primitive_of(node, name)
-            conditions += _conditions(builder, primitive, node_values(node, primitive, name), name)
-    because = f"{refusal.found}; expected {refusal.expected}"
+            found += _conditions(builder, primitive, node_values(node, primitive, name), name)
+    conditions = [entry for entry in found if entry.that]
+    lacking = dict.fromkeys(entry.because for entry in found if not entry.that and not entry.module)
+    because = "; ".join(lacking) or f"{refusal.found}; expected {refusal.expected}"
     try:
         network = nirmap.from_nir(draw.graph, framework, dt=draw.dt, fallback="torch")
     except (UnsupportedNodeError, ConstraintError):
@@ -79,7 +81,7 @@ def _refused(
 
 
 def _conditions(builder: Builder, primitive: Any, values: Any, where: str) -> list[Condition]:
-    """The conditions that a refused node does not fulfil; none for a node that can be built."""
+    """What keeps a node from being built, modules that are lacking among it; nothing for one that can be built."""
     try:
         builder.build_values(primitive, values, where)
     except (UnsupportedNodeError, ConstraintError):
@@ -87,7 +89,6 @@ def _conditions(builder: Builder, primitive: Any, values: Any, where: str) -> li
         return [
             Condition(entry.condition.that, entry.condition.because, entry.condition.do, _owner(entry))
             for entry in found
-            if entry.condition.that
         ]
     return []
 

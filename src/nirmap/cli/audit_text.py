@@ -79,7 +79,7 @@ def _show_cell(framework: str, cell: Cell) -> None:
         write(
             "  largest error " + ", ".join(f"{error:.1e} in {dtype}" for dtype, error in cell.errors.items())
         )
-    for line in (*cell.because, *map(as_line, cell.conditions)):
+    for line in (*cell.because, *(as_line(condition, str) for condition in cell.conditions)):
         write(f"  {line}")
 
 
