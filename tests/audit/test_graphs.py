@@ -70,16 +70,10 @@ def test_the_help_helps(graph: Path) -> None:
 def test_rockpool_says_what_its_spiking_neurons_cannot_do_and_the_fallback_that_it_names_helps(
     tmp_path: Path,
 ) -> None:
-    values = {
-        "tau": 0.01 * ONES,
-        "r": ONES,
-        "v_leak": 0.1 * ONES,
-        "v_threshold": 0.4 * ONES,
-        "v_reset": 0.2 * ONES,
-    }
+    neuron = nir.LIF(0.01 * ONES, ONES, 0.1 * ONES, 0.4 * ONES, v_reset=0.2 * ONES)
     layer = nir.Linear(np.array([[0.9, 0.2, 0.1], [0.3, 0.8, 0.2], [0.1, 0.2, 1.0]]))
     path = tmp_path / "spiking.nir"
-    nir.write(path, chain([layer, nir.LIF(**values)], (3,), names=["in", "layer", "neuron", "out"]))
+    nir.write(path, chain([layer, neuron], (3,), names=["in", "layer", "neuron", "out"]))
     found = ask("rockpool", path)
     assert found.state == "runs with fallback"
     (offender,) = found.offenders

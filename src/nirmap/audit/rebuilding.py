@@ -24,6 +24,7 @@ from nirmap.audit.judging import (
 from nirmap.audit.obstacles import obstacles
 from nirmap.building import Builder, node_values, primitive_of
 from nirmap.errors import ConstraintError, UnsupportedNodeError
+from nirmap.network import Network
 from nirmap.oracle.interpreter import simulate
 from nirmap.registry import load_registry
 from nirmap.report import Report
@@ -48,7 +49,7 @@ def case_from_nir(framework: str, draw: Draw, dtypes: Iterable[str] = tuple(DTYP
             return _refused(framework, draw, dtypes, error)
         except Exception as error:  # noqa: BLE001  whatever a mapping raises is the finding
             return Case(draw.name, "wrong", because=_said(error))
-        return _executed(framework, draw, dtypes, network.meta["nirmap"], None)
+        return _executed(framework, draw, dtypes, network, None)
 
 
 def _refused(
@@ -68,7 +69,7 @@ def _refused(
         network = nirmap.from_nir(draw.graph, framework, dt=draw.dt, fallback="torch")
     except (UnsupportedNodeError, ConstraintError):
         return Case(draw.name, "refused", because=because, conditions=tuple(dict.fromkeys(conditions)))
-    case = _executed(framework, draw, dtypes, network.meta["nirmap"], "torch")
+    case = _executed(framework, draw, dtypes, network, "torch")
     return Case(
         case.name,
         case.how,
@@ -97,18 +98,21 @@ def _owner(obstacle: Any) -> str:
     return ": ".join(filter(None, (obstacle.rule, obstacle.condition.module)))
 
 
-def _executed(framework: str, draw: Draw, dtypes: Iterable[str], report: Report, fallback: Any) -> Case:
+def _executed(framework: str, draw: Draw, dtypes: Iterable[str], in_float32: Network, fallback: Any) -> Case:
+    """Executes a network, which was built in float32, and built anew for any other dtype."""
     verdict = Verdict()
     for dtype in dtypes:
         try:
-            kind = DTYPES[dtype]
-            network = nirmap.from_nir(draw.graph, framework, dt=draw.dt, dtype=kind, fallback=fallback)
+            network = in_float32
+            if dtype != "float32":
+                kind = DTYPES[dtype]
+                network = nirmap.from_nir(draw.graph, framework, dt=draw.dt, dtype=kind, fallback=fallback)
             hold_network(verdict, network, draw, dtype)
             hold_written(verdict, network, draw, dtype)
         except Exception as error:  # noqa: BLE001  whatever a mapping raises is the finding
             if not computes_in_float32_only(error, verdict, dtype):
                 verdict.wrong = verdict.wrong or f"in {dtype}: {_said(error)}"
-    how, modules, rules = _summary(report)
+    how, modules, rules = _summary(in_float32.meta["nirmap"])
     if verdict.wrong:
         return Case(draw.name, "wrong", modules, rules, verdict.wrong)
     return Case(draw.name, how, modules, rules, errors=verdict.errors)
