@@ -38,9 +38,9 @@ def copied(folder: Path) -> Path:
 
 
 def edited(path: Path, old: str, new: str) -> tuple[int, int]:
-    """Replaces the one occurrence of a text in a file; returns its line and column, from 1."""
+    """Replaces the first occurrence of a text in a file; returns its line and column, from 1."""
     text = path.read_text(encoding="utf-8")
-    assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in {path.name}"
+    assert old in text, f"{old!r} is not in {path.name}"
     before = text[: text.index(old)]
     path.write_text(before + new + text[len(before) + len(old) :], encoding="utf-8", newline="\n")
     return before.count("\n") + 1, len(before) - before.rfind("\n")

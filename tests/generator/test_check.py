@@ -280,7 +280,7 @@ def test_an_unknown_name_in_an_equivalence_is_told(path: tuple[str, ...]) -> Non
     check_catalogue(Parser().catalogue(document), problems)
     (problem,) = problems
     assert problem.found == "unknown name 'gains'"
-    assert "gain, scale, shift" in problem.expected or path == ("parameters", "r")
+    assert "gain, offset, scale, shift" in problem.expected or path == ("parameters", "r")
     assert problem.do == "did you mean 'gain'?"
     assert (problem.line, problem.column) == document.position(("primitives", "LI", "equivalence", *path))
 

@@ -52,10 +52,10 @@ SLIPS = {
     "no record": (NORSE, "        record: norse.torch.LIState\n", "", "without a record", "'record'"),
     "free variable": (
         NORSE,
-        "{gain: r * dt}",
-        "{grain: r * dt}",
+        "{gain: r}",
+        "{grain: r}",
         "free variable 'grain'",
-        "gain, shift, scale",
+        "gain, offset, shift, scale",
     ),
     "state variable": (
         SNNTORCH,
@@ -187,10 +187,11 @@ def test_what_a_module_holds_and_no_condition_pins_is_refused(tmp_path: Path) ->
     path = folder / SNNTORCH
     text = path.read_text(encoding="utf-8")
     condition = "        - {that: not module.inhibition, because: NIR has no lateral inhibition}\n"
-    assert text.count(condition) == 6
+    rows = text.count(condition)
+    assert rows > 5
     path.write_text(text.replace(condition, ""), encoding="utf-8")
     problems = problems_of(folder)
-    assert len(problems) == 6
+    assert len(problems) == rows
     assert {problem.found for problem in problems} == {"the module holds 'inhibition', and nothing reads it"}
 
 

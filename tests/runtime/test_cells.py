@@ -412,7 +412,7 @@ def test_a_resistance_of_zero_gives_a_number() -> None:
         if row.node not in ("LIF", "LI"):
             continue
         node.r = np.zeros(NEURONS)
-        if not all(entry.holds(vars(node), DT) for entry in row.requires):
+        if not all(entry.holds(node.__dict__, DT) for entry in row.requires):
             node.v_reset = node.v_leak
         output, state = run(build(framework, row, node), inputs(30, 2, NEURONS))
         trace = simulate(chain([node], (NEURONS,)), inputs(30, 2, NEURONS), DT)
