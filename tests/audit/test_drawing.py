@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nirmap.audit.drawing import MARGIN, NODE, Draw, draws
-from nirmap.audit.networks import NETWORKS, network_draws
+from nirmap.audit.networks import FRONT, NETWORKS, network_draws
 from nirmap.oracle.interpreter import margin
 from nirmap_registry.catalogue import PRIMITIVES
 
@@ -54,6 +54,21 @@ def test_the_same_numbers_are_drawn_each_time() -> None:
         nodes: list[Any] = [draw.graph.nodes[NODE] for draw in (first, again)]
         np.testing.assert_array_equal(nodes[0].tau_mem, nodes[1].tau_mem)
     assert len({draw.name for draw in draws("CubaLIF")}) == len(draws("CubaLIF"))
+
+
+def test_the_network_with_a_soft_reset_fires_as_a_module_that_subtracts_by_itself_a_step_later() -> None:
+    draw = network_draws(NETWORKS[-1])[0]
+    nodes: dict[str, Any] = dict(draw.graph.nodes)
+    decay, gain = 1 - draw.dt / nodes[NODE].tau, nodes[NODE].r * draw.dt / nodes[NODE].tau
+    potential = np.zeros(draw.inputs.shape[1:])
+    expected: list[Any] = []
+    for x in draw.inputs:
+        potential = decay * potential + gain * x
+        expected.append(potential > nodes[FRONT].threshold)
+        potential = potential - nodes[FRONT].threshold * expected[-1]
+    (output,) = draw.trace.outputs.values()
+    assert output.sum() > 20
+    np.testing.assert_array_equal(output[1:], expected[:-1])
 
 
 def test_a_tie_is_a_spike_for_greater_or_equal_only() -> None:

@@ -36,7 +36,8 @@ _RECURRENT = {
     "CubaLIF <-> Linear": ("CubaLIF", "Linear"),
     "CubaLIF <-> Affine": ("CubaLIF", "Affine"),
 }
-# A potential from which the threshold is subtracted in the step after a spike, which no single node of NIR does.
+# A potential from which the threshold is subtracted where it was passed, which no single node of NIR does. The edge to
+# the Threshold is the one that is delayed, so a spike leaves a step later than from a module that subtracts by itself.
 _SOFT_RESET = "LI -> Threshold -> Scale -> LI (soft reset)"
 NETWORKS: tuple[str, ...] = (*_RECURRENT, _SOFT_RESET)
 
@@ -75,7 +76,7 @@ def _soft_reset(
 ) -> tuple[nir.NIRGraph, Array, float, bool]:
     values = change(neuron("LI", random) | neuron("Threshold", random))
     threshold = values.pop("threshold")
-    # What is fed back is added to the input and has leaked once when it is subtracted.
+    # v[n] = a (v[n-1] - threshold z[n]) + input: what is fed back is added to the input, after the leak.
     factor = -(1 - DT / values["tau"]) * threshold / (values["r"] * DT / values["tau"])
     nodes: dict[str, nir.NIRNode] = {
         INPUT: nir.Input({"input": np.array(NEURONS)}),
