@@ -72,7 +72,7 @@ def nothing(row: Row) -> Any:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_neuron_and_a_layer_are_executed_in_every_framework(framework: str) -> None:
     for primitive in (neuron_of(framework), "Conv2d"):
-        for cell in cells(framework, primitive):
+        for cell in cells(framework, primitive, 4):
             assert cell.status != "wrong", cell.because
             if cell.status in ("exact", "exact when", "by rewrite"):
                 assert cell.modules
