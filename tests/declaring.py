@@ -37,6 +37,12 @@ def copied(folder: Path) -> Path:
     return folder / "mappings"
 
 
+def classes(entry: dict[str, Any]) -> list[str]:
+    """The classes that an entry of a file is about."""
+    module = entry["module"]
+    return [module] if isinstance(module, str) else list(module)
+
+
 def edited(path: Path, old: str, new: str) -> tuple[int, int]:
     """Replaces the first occurrence of a text in a file; returns its line and column, from 1."""
     text = path.read_text(encoding="utf-8")

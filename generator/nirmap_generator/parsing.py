@@ -6,7 +6,7 @@ The documents have passed their JSON Schema, so all that can be wrong here is an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nirmap_generator.expressions import ExpressionError, parse
@@ -152,7 +152,7 @@ class Parser:
                 row = self.row(node, entry, root / "nodes" / node / index)
                 # A row that is not whole would be reported again for what it lacks.
                 if len(self.problems) == before:
-                    rows.append(row)
+                    rows += [replace(row, module=module) for module in _texts(entry["module"])]
         bypassed = [
             Bypassed(entry["module"], self.constraints(entry, "reads_only_if", place), place)
             for index, entry in enumerate(data.get("bypassed", ()))
@@ -177,7 +177,7 @@ class Parser:
         """One row of a framework's table."""
         return Row(
             node=node,
-            module=data["module"],
+            module=_texts(data["module"])[0],
             discretisation=data.get("discretisation", "forward_euler"),
             state=self.state(data["state"], place / "state") if "state" in data else None,
             requires=self.constraints(data, "requires", place),

@@ -136,4 +136,4 @@ def unrewritten(series: Series, parts: Mapping[str, Values], dt: float) -> tuple
 def _tolerance(series: Series) -> float:
     """The relative error of a number that was held in the lowest precision of a series."""
     tensors = (*series.parameters(), *series.buffers())
-    return max(1e-5, *(4 * torch.finfo(value.dtype).eps for value in tensors if value.is_floating_point()))
+    return max([1e-5, *(4 * torch.finfo(value.dtype).eps for value in tensors if value.is_floating_point())])

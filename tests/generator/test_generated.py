@@ -17,7 +17,7 @@ import pytest
 import torch
 import yaml
 
-from declaring import GENERATED, MAPPINGS, ROOT, copied, declared
+from declaring import GENERATED, MAPPINGS, ROOT, classes, copied, declared
 from nirmap_generator.pipeline import check
 from nirmap_registry import rows
 
@@ -67,7 +67,13 @@ def test_the_constants_are_readable_without_a_conversion(name: str) -> None:
     module = importlib.import_module(f"nirmap_registry.{name}")
     files = [yaml_of(name), *(yaml_of(other) for other in yaml_of(name).get("includes", []))]
     tables: list[dict[str, list[dict[str, Any]]]] = [entry["nodes"] for entry in files]
-    nodes = [(node, row) for table in tables for node, listed in table.items() for row in listed]
+    nodes = [
+        (node, {**row, "module": module})
+        for table in tables
+        for node, listed in table.items()
+        for row in listed
+        for module in classes(row)
+    ]
     assert isinstance(module.REGISTRY, rows.Registry)
     assert module.REGISTRY.framework == name
     assert [(row.node, row.path) for row in module.REGISTRY.rows] == [

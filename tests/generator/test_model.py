@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from declaring import (
     FILES,
     MAPPINGS,
     changed,
+    classes,
     copied,
     declared,
     edited,
@@ -105,8 +107,11 @@ def test_entries_keep_the_order_of_the_file() -> None:
             entry["because"] for entry in data.get("requires", [])
         ]
     for framework in declared().frameworks:
-        assert [row.node for row in framework.rows] == [
-            node for node, entries in framework.document.data["nodes"].items() for _ in entries
+        assert [(row.node, row.module) for row in framework.rows] == [
+            (node, module)
+            for node, entries in framework.document.data["nodes"].items()
+            for entry in entries
+            for module in classes(entry)
         ]
 
 
@@ -115,6 +120,20 @@ def test_shapes_are_no_parameters_of_a_mapping() -> None:
     assert primitives["Conv1d"].declared == ["weight", "stride", "padding", "dilation", "groups", "bias"]
     assert primitives["Flatten"].declared == ["start_dim", "end_dim"]
     assert primitives["LIF"].declared == list(primitives["LIF"].parameters)
+
+
+def test_a_list_of_classes_is_a_row_for_each() -> None:
+    """And one thing that is wrong with them is told once."""
+    (framework,) = [entry for entry in declared().frameworks if entry.name == "spikingjelly"]
+    rows_of_one = [row for row in framework.rows if row.place.path == ("nodes", "Threshold", 1)]
+    named = framework.document.data["nodes"]["Threshold"][1]["module"]
+    assert len(named) > 5
+    assert [row.module for row in rows_of_one] == named
+    assert all(replace(row, module=named[0]) == rows_of_one[0] for row in rows_of_one)
+    path = ("nodes", "Threshold", 1, "read", "threshold")
+    problems = Problems()
+    Parser(problems).framework(changed(framework.document, path, "import os"))
+    assert [problem.path for problem in problems] == ["nodes.Threshold[1].read.threshold"]
 
 
 def test_a_record_is_an_argument_with_arguments() -> None:

@@ -109,7 +109,7 @@ NEUTRAL: dict[str, tuple[Callable[[str], bool], str]] = {
     ),
     "norse.IF[0].build.dt": (lambda text: True, "IAFCell does not use dt, which is declared under ignores"),
     "norse.I[0].build.dt": (lambda text: True, "IAFCell does not use dt, which is declared under ignores"),
-    "norse.I[0].build.p.arguments.v_th": (lambda text: True, RUN),
+    "norse.I[0].build.p.arguments.v_th": (lambda text: "-(" not in text, NEVER_REACHED),
     "norse.I[0].build.p.arguments.v_reset": (lambda text: True, NEVER_REACHED),
     "snntorch.Threshold[0].build.beta": (lambda text: "+" not in text, ZERO),
     "torch_nn.Affine[0].build.bias": (lambda text: True, ASSIGNED),
@@ -155,7 +155,7 @@ NEUTRAL: dict[str, tuple[Callable[[str], bool], str]] = {
     **{
         f"spikingjelly.{node}[0].build.{name}": (lambda text: True, NEVER_REACHED)
         for node in ("I", "LI", "CubaLI")
-        for name in ("v_threshold", "detach_reset", f"{SURROGATE}.spiking")
+        for name in ("detach_reset", f"{SURROGATE}.spiking")
         if (node, name) != ("CubaLI", "detach_reset")
     },
     "spikingjelly.I[0].build.v_reset": (lambda text: True, NEVER_REACHED),
@@ -266,6 +266,8 @@ UNMET = (
     r"exp\(-dt / module\.tau\) [<>] [01]",
     # Time constants that are declared under ignores, for only the condition looks at them, are not drawn.
     r"exp\(-dt / module\.tau(?:_mem)?\) == [01]",
+    # What is never read is not drawn either.
+    r"module\.(?:v_threshold|p\.v_th) >= 1e(?:37|29)",
     # The classes of objects are not drawn.
     r"name_of\(module\.surrogate_function\) != '(?:MultiLevelSpikeCount|PoissonPass)'",
     # Neither is None.

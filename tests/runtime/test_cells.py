@@ -384,6 +384,25 @@ def _trained(cell: Any, name: str) -> None:
         parameter.sub_(parameter.grad)
 
 
+@pytest.mark.parametrize(
+    ("framework", "kind"),
+    [("norse", "I"), ("spikingjelly", "I"), ("spikingjelly", "LI"), ("spikingjelly", "CubaLI")],
+)
+def test_an_integrator_that_was_given_a_threshold_is_not_written_as_one(framework: str, kind: str) -> None:
+    """It is a spiking module whose threshold is out of reach, and is reset where that is changed by hand."""
+    (row,) = [row for name, row in stateful_rows() if name == framework and row.node == kind]
+    graph = chain([suitable_node(row)], (NEURONS,))
+    net = nirmap.from_nir(graph, framework, dt=DT, dtype=torch.float64)
+    assert type(nirmap.to_nir(net).nodes["0"]).__name__ == kind
+    (cell,) = [module for module in net.modules() if isinstance(module, Cell)]
+    if framework == "norse":
+        cell.get_buffer("p_v_th").fill_(0.5)
+    else:
+        cell.module.v_threshold = 0.5  # type: ignore[assignment] # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(nirmap.ConstraintError, match="a threshold in reach resets the integrator"):
+        nirmap.to_nir(net)
+
+
 def test_what_a_cell_holds_of_another_normal_form_is_not_loaded_in_silence() -> None:
     """It would be left out, and the network would compute something else."""
     found = 0

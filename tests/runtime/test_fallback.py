@@ -185,6 +185,15 @@ def test_with_a_fallback_every_primitive_runs_and_is_what_the_oracle_says(framew
     check_same_graph(nirmap.to_nir(net), graph)
 
 
+@pytest.mark.parametrize("kind", PRIMITIVES)
+def test_no_node_is_silent(kind: str) -> None:
+    """A network whose neurons never fire would be right whatever they are."""
+    graph = GRAPHS[kind]
+    (shape,) = (tuple(map(int, node.input_type["input"])) for node in graph.nodes.values() if is_input(node))
+    outputs = simulate(graph, inputs(STEPS, 2, *shape), DT).outputs["out"]
+    assert (outputs.std(axis=(0, 1)) > 0).all()
+
+
 @each_framework
 @each_graph
 def test_nothing_falls_back_that_the_framework_can_do(framework: str, name: str) -> None:

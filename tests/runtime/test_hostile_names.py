@@ -94,18 +94,30 @@ def named_graph(names: Sequence[str], seed: int = 0) -> tuple[nir.NIRGraph, str]
     return nir.NIRGraph(nodes, list(pairwise(nodes)), type_check=False), ends[1]
 
 
-def check_source(net: nirmap.Network, names: Sequence[str]) -> None:
-    """The source of a network and its sub-graphs has plain short identifiers, no text, and none of the names.
+def shape_of_source(code: str) -> str:
+    """The source with its variables and attributes called by the order in which they come."""
+    order: dict[tuple[bool, str], str] = {}
+    tree = ast.parse(code)
+    for entry in ast.walk(tree):
+        for field in ("id", "attr", "arg"):
+            if isinstance(text := getattr(entry, field, None), str):
+                setattr(entry, field, order.setdefault((field == "attr", text), f"v{len(order)}"))
+    return ast.dump(tree)
 
-    A name may happen to be a piece of the source, such as one letter behind a bracket, which these are not.
+
+def sources(net: nirmap.Network) -> list[str]:
+    """The source of a network and of its sub-graphs."""
+    return [module.code for module in net.modules() if isinstance(module, torch.fx.GraphModule)]
+
+
+def check_source(net: nirmap.Network, plain: nirmap.Network) -> None:
+    """The source of a network and its sub-graphs has plain short identifiers and no text.
+
+    But for them it is that of the same network with plain names: no name has become a part of it.
     """
-    for module in net.modules():
-        if not isinstance(module, torch.fx.GraphModule):
-            continue
-        for name in names:
-            plain = re.fullmatch(r"[A-Za-z0-9_]{0,48}", name) or len(name) < 8
-            assert plain or name not in module.code
-        for entry in ast.walk(ast.parse(module.code)):
+    for code, same in zip(sources(net), sources(plain), strict=True):
+        assert shape_of_source(code) == shape_of_source(same)
+        for entry in ast.walk(ast.parse(code)):
             if isinstance(entry, ast.Constant):
                 assert not isinstance(entry.value, str | bytes)
             for text in (getattr(entry, "id", ""), getattr(entry, "attr", ""), getattr(entry, "arg", "")):
@@ -121,7 +133,9 @@ def check_names(names: Sequence[str]) -> None:
     np.testing.assert_allclose(outputs.numpy(), trace.outputs[output], rtol=1e-9, atol=1e-9)
     assert state.keys() == {name for index, name in enumerate(names) if index % 2}
     assert set(names) == net.meta["nirmap"].nodes.keys()
-    check_source(net, names)
+    # Their order is the same, and so is that of the state.
+    ranks = {name: f"n{rank:03}" for rank, name in enumerate(sorted(names))}
+    check_source(net, rebuild(named_graph([ranks[name] for name in names])[0]))
     restored = copy.deepcopy(net)
     assert torch.equal(nirmap.run(restored, xs)[0], outputs)
 
@@ -148,6 +162,19 @@ def test_any_names_give_the_right_numbers(names: list[str]) -> None:
     check_names(names)
 
 
+def everything_under(name: str) -> nir.NIRGraph:
+    """Inputs, outputs and a sub-graph with nodes of its own, under names that begin with one."""
+    nodes: dict[str, Any] = {
+        name + "a": input_node(NEURONS),
+        name + "b": input_node(NEURONS),
+        name: chain([lif()], (NEURONS,), names=[name, name + "2", name + "3"]),
+        name + "c": output_node(NEURONS),
+        name + "d": output_node(NEURONS),
+    }
+    edges = [(name + "a", name), (name + "b", name), (name, name + "c"), (name + "a", name + "d")]
+    return nir.NIRGraph(nodes, edges, type_check=False)
+
+
 @pytest.mark.parametrize(
     "name", ["__import__('os').system('touch executed')", "it's\n", "forward", "output", ""]
 )
@@ -155,16 +182,7 @@ def test_names_of_inputs_outputs_and_sub_graphs_are_data_too(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    inner = chain([lif()], (NEURONS,), names=[name, name + "2", name + "3"])
-    nodes: dict[str, Any] = {
-        name + "a": input_node(NEURONS),
-        name + "b": input_node(NEURONS),
-        name: inner,
-        name + "c": output_node(NEURONS),
-        name + "d": output_node(NEURONS),
-    }
-    edges = [(name + "a", name), (name + "b", name), (name, name + "c"), (name + "a", name + "d")]
-    graph = nir.NIRGraph(nodes, edges, type_check=False)
+    graph = everything_under(name)
     net = rebuild(graph)
     first, second = inputs(6, 2, NEURONS), inputs(6, 2, NEURONS, seed=1)
     outputs, state = nirmap.run(net, (first, second))
@@ -173,5 +191,5 @@ def test_names_of_inputs_outputs_and_sub_graphs_are_data_too(
         np.testing.assert_allclose(outputs[key].numpy(), expected, rtol=1e-9, atol=1e-9)
     assert state.keys() == {name}
     assert state[name].keys() == {name + "2"}
-    check_source(net, [*nodes, *inner.nodes])
+    check_source(net, rebuild(everything_under("n")))
     assert not list(tmp_path.iterdir()), "a name was executed"
