@@ -112,7 +112,11 @@ class Equivalence:
 
 @dataclass(frozen=True)
 class Primitive:
-    """One primitive of NIR, as the catalogue declares it."""
+    """One primitive of NIR, as the catalogue declares it.
+
+    Attributes:
+        subtracts: whether it is reset, and so could be reset by subtraction too.
+    """
 
     name: str
     node: type[nir.NIRNode]
@@ -121,6 +125,7 @@ class Primitive:
     parameters: tuple[Parameter, ...]
     state: tuple[StateVariable, ...] = ()
     spikes: bool = False
+    subtracts: bool = False
     equivalence: Equivalence | None = None
 
     @property
@@ -175,6 +180,27 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class LaterReset:
+    """A module whose potential is lowered at the beginning of a step, where the one before left it above a threshold.
+
+    Attributes:
+        above: the threshold of a module.
+        by: how much the reset lowers its potential, as seen from the step before.
+    """
+
+    above: Callable[[Held], Any]
+    by: Callable[[Held], Any]
+
+    def done(self, module: Held, potential: torch.Tensor) -> torch.Tensor:
+        """The potential after the reset, as a node has it, from what the module keeps."""
+        return torch.where(potential > self.above(module), potential - self.by(module), potential)
+
+    def undone(self, module: Held, potential: torch.Tensor) -> torch.Tensor:
+        """What the module has to keep, so that the potential after its reset is this one."""
+        return torch.where(potential > self.above(module), potential + self.by(module), potential)
+
+
+@dataclass(frozen=True)
 class StateCall:
     """How state goes in and out of a module.
 
@@ -193,6 +219,7 @@ class StateCall:
         time_axis: the axis of time that the module takes; None for a module that takes a single step.
         spread_by: the module's method that gives the state of one sample to a whole batch; forward is then called on a
             stand-in for the module, in which the state of the whole batch stays as it is.
+        reset_in_next_step: for a module that keeps the potential of a spike, and subtracts in its next step.
     """
 
     call: Literal["explicit", "record", "positional", "attributes"]
@@ -205,6 +232,7 @@ class StateCall:
     returns: tuple[str, ...] | None = None
     time_axis: int | None = None
     spread_by: str | None = None
+    reset_in_next_step: LaterReset | None = None
 
 
 @dataclass(frozen=True)
@@ -229,6 +257,8 @@ class Row:
         records: for each argument that is a record, the fields that build gives.
         accounted: dotted paths of the arguments and fields that are read, pinned by a condition or ignored.
         not_built: why build is None.
+        reset: ``value`` for a neuron that is set to v_reset by a spike, ``subtract`` for one whose potential is lowered
+            by v_threshold - v_reset.
         not_read: why a user's module of the class is never written as the node.
     """
 
@@ -249,6 +279,7 @@ class Row:
     accounted: frozenset[str] = frozenset()
     not_built: str = ""
     not_read: str = ""
+    reset: Literal["value", "subtract"] = "value"
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,8 @@ def check_catalogue(catalogue: Catalogue, problems: Problems) -> None:
 
 def _check_equations(primitive: Primitive, problems: Problems) -> None:
     known = {*primitive.parameters, *primitive.state, "input"}
-    for name, located in {**primitive.dynamics, **primitive.reset}.items():
+    resets = [*primitive.reset.items(), *primitive.reset_by_subtraction.items()]
+    for name, located in [*primitive.dynamics.items(), *resets]:
         check_names(located, known, problems)
         if name not in primitive.state:
             problems.add(located.place.problem(f"equation for {name!r}", "a state variable of the primitive"))
@@ -153,7 +154,8 @@ def check_framework(
         _check_import(entry.module, entry.place, framework, problems)
         _check_constraints(entry.reads_only_if, READ_NAMES, problems)
     _check_classes(framework, problems)
-    mapped = {row.node for row in (*framework.rows, *included)}
+    # A node that is mapped with a reset by subtraction only, is not mapped as it is.
+    mapped = {row.node for row in (*framework.rows, *included) if row.reset == "value"}
     for name in framework.not_mapped:
         place = root / "not_mapped" / name
         if name not in catalogue.primitives:
@@ -172,7 +174,7 @@ def _check_import(module: str, place: Place, framework: Framework, problems: Pro
 def _check_classes(framework: Framework, problems: Problems) -> None:
     """Each class can be told from the others by its name alone, and stands for a node in one row."""
     classes: dict[str, tuple[str, Place]] = {}
-    rows: set[tuple[str, str]] = set()
+    rows: set[tuple[str, str, str]] = set()
     for path, place in class_paths(framework):
         name = path.rpartition(".")[2]
         first, _ = classes.setdefault(name, (path, place))
@@ -181,10 +183,10 @@ def _check_classes(framework: Framework, problems: Problems) -> None:
         if name in RESERVED or keyword.iskeyword(name):
             problems.add(place.problem(f"class {path!r}", f"a class of another name: {name!r} is taken"))
     for row in framework.rows:
-        if (row.node, row.module) in rows:
+        if (row.node, row.module, row.reset) in rows:
             found = f"a second row of {row.node} with {row.module}"
             problems.add((row.place / "module").problem(found, "one row for a node and a class"))
-        rows.add((row.node, row.module))
+        rows.add((row.node, row.module, row.reset))
 
 
 def class_paths(framework: Framework) -> Iterator[tuple[str, Place]]:
@@ -196,8 +198,8 @@ def class_paths(framework: Framework) -> Iterator[tuple[str, Place]]:
         for entry in row.build.values():
             if isinstance(entry, Record):
                 yield entry.call, entry.place / "call"
-            elif isinstance(entry, ClassReference):
-                yield entry.path, entry.place / "class"
+        for entry in class_references(row).values():
+            yield entry.path, entry.place / "class"
     for bypassed in framework.bypassed:
         yield bypassed.module, bypassed.place
 
@@ -213,16 +215,28 @@ def build_expressions(row: Row) -> Iterator[tuple[str, Located]]:
     """Every expression that sets an attribute of the module, with the attribute's dotted path."""
     for name, entry in row.build.items():
         if isinstance(entry, Record):
-            for field, located in entry.arguments.items():
-                yield f"{name}.{field}", located
+            for field, argument in entry.arguments.items():
+                if isinstance(argument, Located):
+                    yield f"{name}.{field}", argument
         elif isinstance(entry, Located):
             yield name, entry
     yield from row.assign.items()
 
 
+def class_references(row: Row) -> dict[str, ClassReference]:
+    """The arguments, and the fields of records, that are classes or functions, by their dotted paths."""
+    found: dict[str, ClassReference] = {}
+    for name, entry in row.build.items():
+        fields: dict[str, object] = {name: entry}
+        if isinstance(entry, Record):
+            fields = {f"{name}.{field}": value for field, value in entry.arguments.items()}
+        found |= {path: value for path, value in fields.items() if isinstance(value, ClassReference)}
+    return found
+
+
 def class_names(row: Row) -> dict[str, str]:
     """The arguments that are classes, or objects of a class other than a number's, with the name of the class."""
-    names = {name: entry.name for name, entry in row.build.items() if isinstance(entry, ClassReference)}
+    names = {path: entry.name for path, entry in class_references(row).items()}
     records = {name: entry.call for name, entry in row.build.items() if isinstance(entry, Record)}
     return names | {name: path.rpartition(".")[2] for name, path in records.items()}
 
@@ -234,6 +248,8 @@ def module_paths(located: Located) -> set[str]:
 
 def _check_row(row: Row, primitive: Primitive, framework: Framework, problems: Problems) -> None:
     before = len(problems)
+    if row.reset == "subtract" and not primitive.reset_by_subtraction:
+        problems.add((row.place / "reset").problem("reset: subtract", f"no reset: {primitive.name} has none"))
     _check_import(row.module, row.place / "module", framework, problems)
     parameters = primitive.declared
     node_names = {*parameters, "dt"}
@@ -242,8 +258,8 @@ def _check_row(row: Row, primitive: Primitive, framework: Framework, problems: P
     for entry in row.build.values():
         if isinstance(entry, Record):
             _check_import(entry.call, entry.place, framework, problems)
-        elif isinstance(entry, ClassReference):
-            _check_import(entry.path, entry.place, framework, problems)
+    for entry in class_references(row).values():
+        _check_import(entry.path, entry.place, framework, problems)
     for located in row.read.values():
         check_names(located, READ_NAMES, problems)
     _check_constraints(row.requires, node_names, problems)
@@ -289,6 +305,12 @@ def _check_state(
     for variable in row.state.variables:
         if variable.times is not None:
             check_names(variable.times, known, problems)
+    later = row.state.reset_in_next_step
+    for located in () if later is None else (later.above, later.by):
+        check_names(located, {"module"}, problems)
+        if located.expression.functions:
+            functions = ", ".join(sorted(located.expression.functions))
+            problems.add(located.place.problem(functions, "arithmetic only: it is computed in every step"))
     if row.state.call == "record":
         if row.state.record is None:
             problems.add(place.problem("call: record without a record", "the record's class under 'record'"))

@@ -47,25 +47,30 @@ class Draw:
             return 10 ** self.random.uniform(-2.5, -0.5)
         return self.random.choice([-1, 1]) * 10 ** self.random.uniform(-1.5, 1)
 
-    def changed_entries(self, values: Any) -> tuple[Any, ...]:
-        """Other values for all entries of a tuple."""
-        return tuple(self.changed(value) for value in values)
+    def settings(self, value: Any, count: int) -> Iterator[Any]:
+        """Other values of the same sort; a number where there was none. Every third one has the other sign."""
+        for number in range(count):
+            yield self.changed(value, 1 if number % 3 else -1)
 
-    def changed(self, value: Any) -> Any:
-        """Another value of the same sort; a number where there was none."""
+    def changed_entries(self, values: Any, sign: int) -> tuple[Any, ...]:
+        """Other values for all entries of a tuple."""
+        return tuple(self.changed(value, sign) for value in values)
+
+    def changed(self, value: Any, sign: int) -> Any:
+        """Another value of the same sort; one number, of this sign, where there was none."""
         if isinstance(value, tuple):
-            return self.changed_entries(value)
+            return self.changed_entries(value, sign)
         match value:
             case bool():
                 return not value
             case int():
                 return value * self.random.choice([-2, 2, 3]) if value else 1
             case float():
-                factor = self.random.choice([-1, 1, 1]) * 10 ** self.random.uniform(-0.7, 0.7)
+                factor = sign * 10 ** self.random.uniform(-0.7, 0.7)
                 return value * factor if value else factor
             case str():
                 return f"not {value}"
             case Transposed():
-                return Transposed(self.changed(value.value))
+                return Transposed(self.changed(value.value, sign))
             case _:
                 return 3

@@ -104,7 +104,7 @@ class _Proof:
         self.inverse_leads_back()
         for name, located in primitive.dynamics.items():
             self.transforms(located, f"d/dt {name}", (0, self.maps[name][1]))
-        for name, located in primitive.reset.items():
+        for name, located in [*primitive.reset.items(), *primitive.reset_by_subtraction.items()]:
             self.transforms(located, f"reset of {name}", self.maps[name])
         if primitive.spike is not None:
             self.threshold(primitive.spike)

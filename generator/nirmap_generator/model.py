@@ -98,6 +98,7 @@ class Primitive:
     dynamics: Mapping[str, Located]
     spike: Located | None
     reset: Mapping[str, Located]
+    reset_by_subtraction: Mapping[str, Located]
     output: Located | None
     equivalence: Equivalence | None
     place: Place
@@ -132,17 +133,8 @@ class Constraint:
 
 
 @dataclass(frozen=True)
-class Record:
-    """A record, or an object of another class, that is itself a constructor argument."""
-
-    call: str
-    arguments: Mapping[str, Located]
-    place: Place
-
-
-@dataclass(frozen=True)
 class ClassReference:
-    """A class that is itself a constructor argument."""
+    """A class, or a function, that is itself an argument."""
 
     path: str
     place: Place
@@ -154,6 +146,15 @@ class ClassReference:
 
 
 @dataclass(frozen=True)
+class Record:
+    """A record, or an object of another class, that is itself a constructor argument."""
+
+    call: str
+    arguments: Mapping[str, Located | ClassReference]
+    place: Place
+
+
+@dataclass(frozen=True)
 class Variable:
     """How a module keeps one state variable of the node: ``kept = times * value``."""
 
@@ -161,6 +162,14 @@ class Variable:
     kept_as: str
     times: Located | None
     read_from: str | None = None
+
+
+@dataclass(frozen=True)
+class LaterReset:
+    """By how much a module lowers its potential at the beginning of a step, and above which."""
+
+    above: Located
+    by: Located
 
 
 @dataclass(frozen=True)
@@ -177,6 +186,7 @@ class State:
     returns: tuple[str, ...]
     time_axis: int | None
     spread_by: str | None = None
+    reset_in_next_step: LaterReset | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +208,7 @@ class Row:
     ignores: Mapping[str, str]
     not_built: str
     not_read: str
+    reset: str
     place: Place
 
     @property

@@ -20,6 +20,7 @@ from nirmap_generator.model import (
     Equivalence,
     Framework,
     Function,
+    LaterReset,
     Located,
     Parameter,
     Place,
@@ -102,6 +103,7 @@ class Parser:
             dynamics=self.table(data, "dynamics", place),
             spike=self.optional(data, "spike", place),
             reset=self.table(data, "reset", place),
+            reset_by_subtraction=self.table(data, "reset_by_subtraction", place),
             output=self.optional(data, "output", place),
             equivalence=self.equivalence(data["equivalence"], place / "equivalence")
             if "equivalence" in data
@@ -191,6 +193,7 @@ class Parser:
             ignores=data.get("ignores", {}),
             not_built=data.get("not_built", ""),
             not_read=data.get("not_read", ""),
+            reset=data.get("reset", "value"),
             place=place,
         )
 
@@ -207,9 +210,20 @@ class Parser:
             elif "class" in entry:
                 found[name] = ClassReference(entry["class"], place / name)
             else:
-                found[name] = Record(
-                    entry["call"], self.table(entry, "arguments", place / name), place / name
-                )
+                fields = self.fields(entry["arguments"], place / name / "arguments")
+                found[name] = Record(entry["call"], fields, place / name)
+        return found
+
+    def fields(self, data: Mapping[str, Any], place: Place) -> dict[str, Located | ClassReference]:
+        """What a record is made of: expressions, and classes."""
+        found: dict[str, Located | ClassReference] = {}
+        for name, entry in data.items():
+            if isinstance(entry, str):
+                expression = self.located(entry, place / name)
+                if expression is not None:
+                    found[name] = expression
+            else:
+                found[name] = ClassReference(entry["class"], place / name)
         return found
 
     def state(self, data: Mapping[str, Any], place: Place) -> State:
@@ -233,7 +247,15 @@ class Parser:
             returns=tuple(data.get("returns", kept)),
             time_axis=data.get("time_axis"),
             spread_by=data.get("spread_by"),
+            reset_in_next_step=self.later_reset(data.get("reset_in_next_step"), place / "reset_in_next_step"),
         )
+
+    def later_reset(self, data: Mapping[str, Any] | None, place: Place) -> LaterReset | None:
+        """A reset at the beginning of the next step."""
+        if data is None:
+            return None
+        above, by = (self.located(data[name], place / name) for name in ("above", "by"))
+        return None if above is None or by is None else LaterReset(above, by)
 
     def functions(self, document: Document) -> tuple[Function, ...]:
         """The table of functions."""

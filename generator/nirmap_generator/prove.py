@@ -51,7 +51,7 @@ def prove_row(row: Row, primitive: Primitive, problems: Problems) -> None:
     """Proves one row; every failure is a problem that shows the counter-example."""
     before = len(problems)
     proof = _Proof(row, primitive, problems)
-    draw = Draw(f"{row.node} {row.module}", primitive)
+    draw = Draw(f"{row.node} {row.module} {row.reset}", primitive)
     try:
         for number in range(DRAWS):
             node = proof.node(draw)
@@ -166,8 +166,8 @@ class _Proof:
         for key, path, located in self.own:
             if _depends_on_shape(module[key]):
                 continue
-            for _ in range(SETTINGS):
-                other = {**module, key: draw.changed(module[key])}
+            for setting in draw.settings(module[key], SETTINGS):
+                other = {**module, key: setting}
                 outcome = self.comes_back(other, node)
                 if outcome is not None:
                     found = f"a module with {path} = {_number(other[key])} {outcome}: {shown(other)}"

@@ -66,7 +66,8 @@ def class_imports(paths: Iterable[str]) -> list[str]:
 def function_name(row: Row, verb: str) -> str:
     """``build_lif_as_leaky``: the verb, the node and the class."""
     words = {"build": "as", "normalise": "for", "read": "from"}
-    return f"{verb}_{snake(row.node)}_{words[verb]}_{snake(row.class_name)}"
+    suffix = "_by_subtraction" if row.reset == "subtract" else ""
+    return f"{verb}_{snake(row.node)}_{words[verb]}_{snake(row.class_name)}{suffix}"
 
 
 def snake(name: str) -> str:
@@ -149,27 +150,29 @@ def constructor(row: Row) -> str:
     arguments: list[str] = []
     for name, entry in row.build.items():
         if isinstance(entry, Record):
-            fields = ", ".join(f"{field}={_argument(located)}" for field, located in entry.arguments.items())
+            fields = ", ".join(f"{field}={_argument(value)}" for field, value in entry.arguments.items())
             arguments.append(f"{name}={class_reference(entry.call)}({fields})")
-        elif isinstance(entry, ClassReference):
-            arguments.append(f"{name}={class_reference(entry.path)}")
         else:
             arguments.append(f"{name}={_argument(entry)}")
     cls = class_reference(row.module)
     return f"{f'rows.uninitialised({cls})' if row.assign else cls}({', '.join(arguments)})"
 
 
-def _argument(located: Located) -> str:
+def _argument(value: Located | ClassReference) -> str:
+    if isinstance(value, ClassReference):
+        return class_reference(value.path)
     # A constructor may take None although it does not say so.
-    if located.expression.text.strip() == "None":
+    if value.expression.text.strip() == "None":
         return "rows.NOTHING"
-    return to_python(located.expression, {"surrogate": "to.surrogate"})
+    return to_python(value.expression, {"surrogate": "to.surrogate"})
 
 
-def assignment(located: Located) -> str:
-    """What an attribute is set to: a tensor as it is, anything else as a parameter."""
+def assignment(located: Located, name: str) -> str:
+    """Sets an attribute of a module: a tensor or a truth value as it is, anything else as a parameter."""
     text = _argument(located)
-    return text if text.startswith("to.tensor(") else f"to.parameter({text})"
+    if text in ("True", "False"):  # torch's modules are declared to hold tensors and modules only
+        return f"vars(module)[{name!r}] = {text}"
+    return f"module.{name} = " + (text if text.startswith("to.tensor(") else f"to.parameter({text})")
 
 
 def returns_others(row: Row) -> bool:

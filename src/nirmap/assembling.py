@@ -100,13 +100,14 @@ class GraphUnderConstruction:
         values: Values,
         signal: Signal,
         where: str,
+        metadata: Mapping[str, Any] | None = None,
     ) -> str:
         """The node for a module.
 
         Raises:
             TraceError: the module is stateful and used a second time: one state cannot be in two places.
         """
-        entry = Entry(primitive, values, where)
+        entry = Entry(primitive, values, where, dict(metadata or {}))
         return self._add_used(name, module, entry, signal, primitive.stateful, where)
 
     def add_series(

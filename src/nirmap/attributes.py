@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -52,10 +53,8 @@ class Unknown:
         ] = []  # attribute, field of the record, buffer of the cell
         for attribute in attributes:
             value: Any = getattr(cell.module, attribute)
-            fields: dict[str | None, Any] = {None: value}
-            if isinstance(value, tuple):
-                record = cast("Any", value)
-                fields = {field: getattr(record, field) for field in record._fields}
+            names = _fields(value)
+            fields: dict[str | None, Any] = {name: getattr(value, name) for name in names} or {None: value}
             for field, tensor in fields.items():
                 if isinstance(tensor, torch.Tensor):
                     buffer = "_".join(filter(None, (attribute, field)))
@@ -75,7 +74,7 @@ class Unknown:
                 if field is None:
                     value = tensor
                 elif getattr(value, field) is not tensor:
-                    value = value._replace(**{field: tensor})
+                    value = _with_field(value, field, tensor)
         return value
 
     def replace(self, cell: Cell) -> list[tuple[str, Any]]:
@@ -91,3 +90,22 @@ class Unknown:
     def refresh(self, cell: Cell) -> None:
         """Gives the module the tensors that the cell holds now, for good."""
         self.replace(cell)
+
+
+def _fields(record: Any) -> list[str]:
+    """The fields of a named tuple or a dataclass; none for anything else."""
+    if dataclasses.is_dataclass(record):
+        return [entry.name for entry in dataclasses.fields(record)]
+    names: tuple[str, ...] = getattr(record, "_fields", ())
+    return list(names)
+
+
+def _with_field(record: Any, name: str, value: torch.Tensor) -> Any:
+    """A copy of a record with another value of a field."""
+    exchange: Any = dataclasses.replace if dataclasses.is_dataclass(record) else _exchange
+    return exchange(record, **{name: value})
+
+
+def _exchange(record: Any, **values: Any) -> Any:
+    """A copy of a named tuple with other values."""
+    return record._replace(**values)

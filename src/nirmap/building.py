@@ -15,6 +15,7 @@ from nirmap.errors import ConstraintError, GraphError, UnsupportedNodeError
 from nirmap.parameters import as_array, as_integers, as_padding, neuron_parameters
 from nirmap.registry import rows_for_node
 from nirmap.report import NodeReport
+from nirmap.resets import Reset
 from nirmap.series import Series
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rewrites import REWRITES
@@ -116,6 +117,7 @@ class Builder:
         to: dtype, device and surrogate gradient.
         trainable: names of the neuron parameters that become trainable.
         fallback: the table that serves where the framework cannot express a node; None for an error.
+        reset: what a spike does to the membrane potential.
     """
 
     registry: Registry
@@ -123,6 +125,7 @@ class Builder:
     to: Placement
     trainable: frozenset[str] = frozenset()
     fallback: Registry | None = None
+    reset: Reset = "value"
 
     def build(self, node: nir.NIRNode, where: str) -> Built:
         """The module that stands for a node: one of the framework's, a rewrite of them, or the fallback.
@@ -146,6 +149,8 @@ class Builder:
             where: the node, for errors.
             within: the rewrites of which this node is a part; they are not applied again.
         """
+        if self.reset != "value" and not primitive.subtracts:
+            return replace(self, reset="value").build_values(primitive, values, where, within)
         try:
             return self._native(self.registry, primitive, values, where)
         except (UnsupportedNodeError, ConstraintError) as error:
@@ -165,11 +170,9 @@ class Builder:
 
     def _native(self, registry: Registry, primitive: Primitive, values: dict[str, Any], where: str) -> Built:
         """A module of one table."""
-        candidates = rows_for_node(registry, primitive.name)
+        candidates = rows_for_node(registry, primitive.name, self.reset)
         if not candidates:
-            reason = _why_not(registry, primitive.name)
-            expected = f"a node that {registry.framework} has ({reason})"
-            raise UnsupportedNodeError(where, f"a nir.{primitive.name}", expected)
+            raise _unsupported(registry, primitive, self.reset, where)
         failed: list[tuple[Row, NodeConstraint]] = []
         for row in candidates:
             broken = next((entry for entry in row.requires if not entry.holds(values, self.dt)), None)
@@ -204,7 +207,7 @@ class Builder:
                 reasons.append(f"{rewrite.name} needs {error.expected}, and found {error.found}")
                 return None
         stateful = frozenset(name for name, entry in built.items() if entry.stateful)
-        series = Series(rewrite, {name: entry.module for name, entry in built.items()}, stateful)
+        series = Series(rewrite, {name: entry.module for name, entry in built.items()}, stateful, self.reset)
         _train(series, primitive, self.trainable, where)
         if primitive.shape == "elementwise":
             # What was one number per neuron, and fixed, stays so: an optimiser would else train a whole matrix.
@@ -219,6 +222,7 @@ class Builder:
             str(refused),
             values,
             {f"{part}.{name}": value for part in parameters for name, value in parameters[part].items()},
+            self.reset,
         )
         return Built(series, series.stateful, report, frozenset(rewrite.state))
 
@@ -228,13 +232,32 @@ class Builder:
         if row.state is None or (row.state.call == "explicit" and row.normal_form is None):
             module = _placed(row, values, self.dt, self.to, where)
             _train(module, primitive, self.trainable, where)
-            report = NodeReport(primitive.name, row.path, how, row.source, before=values, after=values)
+            report = NodeReport(
+                primitive.name, row.path, how, row.source, before=values, after=values, reset=row.reset
+            )
             return Built(module, row.state is not None, report, variables)
         cell = build_cell(row, values, self.dt, self.to)
         _train(cell.module, primitive, self.trainable, where)
         after = normal_form(row, values, self.dt).parameters
-        report = NodeReport(primitive.name, row.path, how, row.source, before=values, after=after)
+        report = NodeReport(
+            primitive.name, row.path, how, row.source, before=values, after=after, reset=row.reset
+        )
         return Built(cell, primitive.stateful, report, variables)
+
+
+def _unsupported(registry: Registry, primitive: Primitive, reset: Reset, where: str) -> UnsupportedNodeError:
+    """A framework has no module for a primitive with this reset."""
+    framework, found = registry.framework, f"a nir.{primitive.name}"
+    if reset == "subtract":
+        expected = f"one that is reset to a value: {framework} has none that subtracts"
+        return UnsupportedNodeError(where, f"{found} that is reset by subtraction", expected)
+    expected = f"a node that {framework} has ({_why_not(registry, primitive.name)})"
+    do = (
+        "reset='subtract' if the network was trained with it"
+        if rows_for_node(registry, primitive.name, "subtract")
+        else ""
+    )
+    return UnsupportedNodeError(where, found, expected, do)
 
 
 def _why_not(registry: Registry, node: str) -> str:

@@ -103,11 +103,11 @@ class AttributesCell(Cell):
         axis, width = self.call.time_axis or 0, input.shape[-1]
         kept = {name: value.reshape(-1, width) for name, value in variables.items()}
         stand_in = StandIn(self.module, {**kept, spread_by: spread_already})
-        with Allocating(input.dtype):
+        with Allocating(input.dtype, input.device):
             forward: Any = type(self.module).forward
             output: torch.Tensor = forward(stand_in, input.reshape(-1, width).unsqueeze(axis))
         new: list[torch.Tensor] = [
-            output if name == _FORWARD else getattr(stand_in, name) for name in self.read_from
+            output if name == _FORWARD else stand_in.entry(name) for name in self.read_from
         ]
         return self._unfolded(output, input), [self._unfolded(value, input) for value in new]
 

@@ -273,10 +273,14 @@ class Cell(torch.nn.Module):
         shift, scale, times = self._now(entry.shift), self._now(entry.scale), self._now(f"times_{name}")
         value = value if shift is None else value - shift
         value = value if scale is None else value / scale
-        return value if times is None else value * times
+        value = value if times is None else value * times
+        later = self.call.reset_in_next_step
+        return value if later is None or name != "v" else later.undone(self.module, value)
 
     def _outward(self, name: str, value: torch.Tensor) -> torch.Tensor:
         times = self._now(f"times_{name}")
+        later = self.call.reset_in_next_step
+        value = value if later is None or name != "v" else later.done(self.module, value)
         return self._back(value if times is None else value / times, self._map(name))
 
     def _map(self, name: str) -> AffineMap:

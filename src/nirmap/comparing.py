@@ -24,6 +24,7 @@ from nirmap.observing import Array, Path, Traces, observe, place
 from nirmap.rebuilding import NodeMap, from_nir, time_step
 from nirmap.registry import frameworks as known_frameworks
 from nirmap.registry import load_registry
+from nirmap.resets import Reset, check_reset, stating
 from nirmap.shapes import Shapes, infer_shapes
 from nirmap.structure import check_structure
 from nirmap.structure import inputs as input_names
@@ -43,6 +44,8 @@ def compare(
     dtype: torch.dtype = torch.float32,
     node_map: NodeMap | None = None,
     fallback: Literal["torch"] | None = None,
+    reset: Reset | None = None,
+    override_dt: bool = False,
     tolerance: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -63,6 +66,8 @@ def compare(
         dtype: floating dtype of the networks; the input is rounded to it, for the reference too.
         node_map: as in :func:`nirmap.from_nir`, for all frameworks.
         fallback: as in :func:`nirmap.from_nir`, for all frameworks.
+        reset: as in :func:`nirmap.from_nir`, for all frameworks and the reference.
+        override_dt: as in :func:`nirmap.from_nir`.
         tolerance: see above.
         progress: called after each step with what runs (``reference``, then each framework), the steps done and their
             total.
@@ -77,18 +82,19 @@ def compare(
     """
     graph = read_graph(graph) if not isinstance(graph, nir.NIRGraph) else graph
     check_structure(graph)
+    graph = stating(graph, None if reset is None else check_reset(reset, "reset"))
     streams = {
         # As the networks see it, so that no difference comes from the input.
         name: torch.tensor(stream, dtype=dtype).to(torch.float64).numpy()
         for name, stream in _streams(graph, inputs, infer_shapes(graph)).items()
     }
-    step = time_step(graph, load_registry("torch"), dt)
+    step = time_step(graph, load_registry("torch"), dt, override=override_dt)
     wanted = _wanted(frameworks)
     steps = len(next(iter(streams.values())))
     report: Progress = progress or (lambda name, done, total: None)
     report(REFERENCE, 0, steps)
     reference = simulate_reference(graph, streams, step)
-    options: dict[str, Any] = {"dt": step, "dtype": dtype, "node_map": node_map}
+    options: dict[str, Any] = {"dt": step, "override_dt": True, "dtype": dtype, "node_map": node_map}
     options |= {} if fallback is None else {"fallback": fallback}
     results: list[Result] = []
     for name, source in wanted.items():

@@ -15,6 +15,7 @@ from nirmap.cells import Cell
 from nirmap.errors import ConstraintError, TraceError
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.registry import frameworks, load_registry, rows_for_module
+from nirmap.resets import RESET_KEY, Reset
 from nirmap.series import Series
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Bypassed, ModuleConstraint, Primitive, Registry, Row, StateCall, Values
@@ -60,11 +61,13 @@ class Leaves:
         registry: the framework's table.
         module_map: the caller's functions, which take precedence over the table.
         dt: time step in s.
+        reset: ``subtract`` if modules that subtract their threshold are written too.
     """
 
     registry: Registry
     module_map: ModuleMap
     dt: float
+    reset: Reset = "value"
     rows: dict[type[torch.nn.Module], list[Row]] = field(
         default_factory=dict[type[torch.nn.Module], list[Row]]
     )
@@ -172,9 +175,12 @@ class Leaves:
             if row.not_read:
                 continue
             failed = self._broken(module, row)
+            if failed is None and row.reset not in ("value", self.reset):
+                raise _subtracting(module, row, where)
             if failed is None:
                 return row
-            broken.append((row, failed))
+            if row.reset in ("value", self.reset):
+                broken.append((row, failed))
         if not broken:
             raise ConstraintError(
                 where, f"a {rows[0].path}", "a module that stands for a node", rows[0].not_read
@@ -206,7 +212,7 @@ class Leaves:
         """
         for rows in self.rows.values():
             for row in rows:
-                if row.path == cell.path and row.node == cell.node:
+                if row.build is cell.recipe.build:
                     failed = self._broken(cell.current(), row)
                     if failed is not None:
                         raise _inexpressible(where, cell.module, [(row, failed)])
@@ -238,6 +244,17 @@ def _inexpressible(
         f"{broken[0][0].path} with " + ", ".join(sorted({_setting(module, entry) for _, entry in broken})),
         "; or ".join(f"{entry.that} for a nir.{row.node} ({entry.because})" for row, entry in broken),
         next((entry.do for _, entry in broken if entry.do), ""),
+    )
+
+
+def _subtracting(module: torch.nn.Module, row: Row, where: str) -> ConstraintError:
+    """A module that is reset by subtraction, where nobody said that it may be."""
+    return ConstraintError(
+        where,
+        f"a {class_of(module).__qualname__} that is reset by subtraction",
+        "a neuron that is reset to a value, as those of NIR are",
+        f"reset='subtract' writes it as a nir.{row.node} with metadata[{RESET_KEY!r}] = 'subtract', which nirmap "
+        "reads and other tools may not",
     )
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 
 from nirmap.errors import ConstraintError
+from nirmap.resets import Reset, check_reset
 from nirmap.surrogate import SURROGATES
 
 State = dict[str, torch.Tensor]
@@ -27,16 +28,22 @@ class Neuron(torch.nn.Module):
         parameters: the tensors by name.
         dt: time step in s; 0 for a module without dynamics.
         surrogate: name of the surrogate gradient, a key of ``nirmap.surrogate.SURROGATES``.
+        reset: ``value`` or ``subtract``; it matters for neurons that are reset.
 
     Raises:
-        ConstraintError: the surrogate gradient is not known.
+        ConstraintError: the surrogate gradient or the reset is not known.
     """
 
     parameter_names: ClassVar[tuple[str, ...]] = ()
     fixed_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
-        self, parameters: dict[str, torch.Tensor], *, dt: float = 0.0, surrogate: str = "fast_sigmoid"
+        self,
+        parameters: dict[str, torch.Tensor],
+        *,
+        dt: float = 0.0,
+        surrogate: str = "fast_sigmoid",
+        reset: str = "value",
     ) -> None:
         super().__init__()
         if surrogate not in SURROGATES:
@@ -46,6 +53,7 @@ class Neuron(torch.nn.Module):
             self.register_buffer(name, torch.as_tensor(value))
         self.dt = dt
         self.surrogate = surrogate
+        self.reset: Reset = check_reset(reset, "reset")
 
     def spike(self, distance: torch.Tensor) -> torch.Tensor:
         """1 where the distance to the threshold is above 0, else 0, in the dtype of the distance."""
@@ -63,6 +71,8 @@ class Neuron(torch.nn.Module):
         parts = [f"{name}={_summary(getattr(self, name))}" for name in self.parameter_names]
         if self.dt:
             parts.append(f"dt={self.dt:g}")
+        if self.reset != "value":
+            parts.append(f"reset={self.reset!r}")
         return ", ".join(parts)
 
 

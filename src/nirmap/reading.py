@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -18,6 +19,7 @@ from nirmap.functions import is_in_place, is_zeros
 from nirmap.leaves import Leaves, check_hooks, returned_values
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.report import Report
+from nirmap.resets import RESET_KEY, Reset
 from nirmap.series import Change, Series, unrewritten
 from nirmap.signals import Constant, NamedOutputs, Returned, Signal, StateEntry, StateParts, StateValue, Value
 from nirmap.structures import parts_of
@@ -129,7 +131,7 @@ class Reader(Arithmetic):
             return self._series(module, name, signal, where)
         row = self.leaves.row_of(module, where)
         primitive, values = self.leaves.read(module, row)
-        added = self.graph.add_module(name, module, primitive, values, signal, where)
+        added = self.graph.add_module(name, module, primitive, values, signal, where, _metadata(row.reset))
         if row.state is None:
             return Signal.of(added)
         if isinstance(module, Cell):
@@ -146,17 +148,20 @@ class Reader(Arithmetic):
         rewrite = series.rewrite
         values, changes, parts = self._unrewritten(series, name, where)
         if not changes:
-            added = self.graph.add_module(name, series, PRIMITIVES[series.node], values, signal, where)
+            added = self.graph.add_module(
+                name, series, PRIMITIVES[series.node], values, signal, where, _metadata(series.reset)
+            )
             return Returned(added, 0) if series.stateful else Signal.of(added)
         for change in changes:
             if series.begins_anew(change.part):
                 kind = dict(rewrite.series)[change.part]
                 why = f"this part begins every step anew, while a nir.{kind} remembers the step before"
                 raise _changed(rewrite, change, f"node {name!r}", why)
-        written = [
-            (part, Entry(PRIMITIVES[node], parts[part], where), series.part(part))
-            for part, node in rewrite.series
-        ]
+        written: list[tuple[str, Entry, torch.nn.Module]] = []
+        for part, node in rewrite.series:
+            primitive = PRIMITIVES[node]
+            metadata = _metadata(series.reset if primitive.subtracts else "value")
+            written.append((part, Entry(primitive, parts[part], where, metadata), series.part(part)))
         last = self.graph.add_series(name, written, signal, where)
         return Returned(last, 0) if series.stateful else Signal.of(last)
 
@@ -199,6 +204,8 @@ class NetworkReader(Reader):
                 "leave out dt, or rebuild the network with it",
             )
         identifiers = self.report.identifiers
+        # Whoever rebuilt the network said how its neurons are reset.
+        leaves = replace(leaves, reset="subtract")
         super().__init__(
             network.graph, network, leaves, {identifiers[name]: name for name in self.report.nodes}
         )
@@ -234,6 +241,11 @@ def _changed(rewrite: Rewrite, change: Change, where: str, why: str) -> Constrai
         f"{change.expected}, which {rewrite.name} makes it for a nir.{rewrite.node} ({why})",
         "set it back, or rebuild the network from a graph with the nodes that you want",
     )
+
+
+def _metadata(reset: Reset) -> dict[str, Any]:
+    """What a node says of its reset; nothing, where it is that of NIR."""
+    return {} if reset == "value" else {RESET_KEY: reset}
 
 
 def _needed(graph: torch.fx.Graph) -> set[Node]:

@@ -13,7 +13,7 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Collection, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,9 +28,11 @@ from nirmap.names import RESERVED, safe_identifiers
 from nirmap.network import NameOutputs, Network, PackState, StateEntry, UnpackState
 from nirmap.registry import load_registry
 from nirmap.report import NodeReport, Report
+from nirmap.resets import Reset, check_reset, reset_of, wanted_reset
 from nirmap.shapes import Shapes, infer_shapes
 from nirmap.structure import check_structure, inputs, outputs, predecessors
 from nirmap.surrogate import SURROGATES
+from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Placement, Registry
 
 NodeMap = Mapping[type[nir.NIRNode], Callable[[nir.NIRNode], torch.nn.Module]]
@@ -50,6 +52,8 @@ def from_nir(
     surrogate: str = "fast_sigmoid",
     node_map: NodeMap | None = None,
     fallback: Literal["torch"] | None = None,
+    reset: Reset | None = None,
+    override_dt: bool = False,
 ) -> Network:
     r"""Rebuilds a NIR graph with the modules of a framework.
 
@@ -69,6 +73,10 @@ def from_nir(
             module whose ``forward`` has an argument ``state`` is stateful and returns (output, state).
         fallback: ``torch`` for the built-in reference module of every node that the framework cannot express; None for
             an error. ``net.meta["nirmap"]`` says which nodes these were, and why.
+        reset: ``subtract`` for neurons whose potential a spike lowers by ``v_threshold - v_reset``, ``value`` for those
+            that it sets to ``v_reset``; None for what the metadata of the node, or of the graph around it, say, else
+            ``value`` (:mod:`nirmap.resets`).
+        override_dt: take ``dt`` although the graph's metadata state another one, for which it was trained.
 
     Raises:
         GraphError: the graph or file is malformed.
@@ -85,15 +93,16 @@ def from_nir(
     registry = load_registry(framework)
     if fallback not in (None, "torch"):
         raise ConstraintError("fallback", repr(fallback), "'torch' or None")
-    step = time_step(graph, registry, dt)
+    step = time_step(graph, registry, dt, override=override_dt)
     if surrogate not in SURROGATES:
         raise ConstraintError("surrogate", repr(surrogate), "one of " + ", ".join(sorted(SURROGATES)))
     to = Placement(dtype, torch.device(device), surrogate)
     _check_trainable(graph, trainable)
     builder = Builder(registry, step, to, frozenset(trainable), load_registry(fallback) if fallback else None)
-    context = _Context(builder, dict(node_map or {}))
+    asked = None if reset is None else check_reset(reset, "reset")
+    context = _Context(builder, dict(node_map or {}), asked)
     with _collecting_later():
-        network = _rebuild(graph, infer_shapes(graph), context, "")
+        network = _rebuild(graph, infer_shapes(graph), context, "", None)
     for edge in context.stateless_cycles:
         warnings.warn(
             f"{edge}: no node of this cycle is stateful, so the edge that leads back carries the value of the step "
@@ -116,22 +125,23 @@ def _collecting_later() -> Generator[None, None, None]:
             gc.enable()
 
 
-def time_step(graph: nir.NIRGraph, registry: Registry, dt: float | None) -> float:
+def time_step(graph: nir.NIRGraph, registry: Registry, dt: float | None, *, override: bool = False) -> float:
     """The time step in s: the caller's, else that of the graph's metadata, else the framework's default.
 
     Raises:
-        ConstraintError: it is not a finite number above 0, or the caller's differs from the graph's.
+        ConstraintError: it is not a finite number above 0; or the caller's differs from the graph's, and he does not
+            insist on it with ``override``.
     """
     stated = graph.metadata.get(DT_KEY)
     wanted = dt if dt is not None else registry.time_step if stated is None else stated
     if not isinstance(wanted, int | float) or not 0 < wanted < math.inf:
         raise ConstraintError("dt", repr(wanted), "a time step above 0 in seconds")
-    if stated is not None and not math.isclose(wanted, float(stated), rel_tol=1e-6):
+    if stated is not None and not override and not math.isclose(wanted, float(stated), rel_tol=1e-6):
         raise ConstraintError(
             "dt",
             f"{wanted:g} s, while the graph was written for {float(stated):g} s",
             "the graph's own time step",
-            f"leave dt out, or delete graph.metadata[{DT_KEY!r}] to run the equations at another one",
+            "leave dt out, or insist with override_dt=True, which runs the same equations in other steps",
         )
     return float(wanted)
 
@@ -142,12 +152,11 @@ class _Context:
 
     builder: Builder
     node_map: NodeMap
+    asked: Reset | None = None
     stateless_cycles: list[str] = field(default_factory=list[str])
 
 
 def _check_trainable(graph: nir.NIRGraph, trainable: Collection[str]) -> None:
-    from nirmap_registry.catalogue import PRIMITIVES
-
     known = {p.name for primitive in PRIMITIVES.values() for p in primitive.parameters if p.kind == "neuron"}
     for name in trainable:
         if name not in known:
@@ -196,11 +205,14 @@ class _Assembly:
         return total
 
 
-def _rebuild(graph: nir.NIRGraph, shapes: Shapes, context: _Context, path: str) -> Network:
-    """One graph; sub-graphs become submodules of their own."""
+def _rebuild(
+    graph: nir.NIRGraph, shapes: Shapes, context: _Context, path: str, around: Reset | None
+) -> Network:
+    """One graph, in another one that states a reset; sub-graphs become submodules of their own."""
     reports: dict[str, Report] = {}
+    stated = reset_of(graph.metadata, around, path.removesuffix(" / ") or "the graph")
     built = {
-        name: _node(graph, name, shapes, context, f"{path}node {name!r}", reports)
+        name: _node(graph, name, shapes, context, f"{path}node {name!r}", reports, stated)
         for name in sorted(graph.nodes)
         if not isinstance(graph.nodes[name], nir.Input | nir.Output)
     }
@@ -229,7 +241,13 @@ def _rebuild(graph: nir.NIRGraph, shapes: Shapes, context: _Context, path: str) 
 
 
 def _node(
-    graph: nir.NIRGraph, name: str, shapes: Shapes, context: _Context, where: str, reports: dict[str, Report]
+    graph: nir.NIRGraph,
+    name: str,
+    shapes: Shapes,
+    context: _Context,
+    where: str,
+    reports: dict[str, Report],
+    stated: Reset | None,
 ) -> Built:
     """The module for one node: the caller's, a sub-graph, or a row of the table."""
     node = graph.nodes[name]
@@ -240,7 +258,7 @@ def _node(
         path = f"{type(module).__module__}.{type(module).__qualname__}"
         return Built(module, stateful, NodeReport(type(node).__name__, path, "given"))
     if isinstance(node, nir.NIRGraph):
-        network = _rebuild(node, shapes.subgraphs[name], context, where + " / ")
+        network = _rebuild(node, shapes.subgraphs[name], context, where + " / ", stated)
         report: Report = network.meta["nirmap"]
         reports[name] = report
         pack = getattr(network, PACK, None)
@@ -250,7 +268,12 @@ def _node(
             else frozenset[str]()
         )
         return Built(network, bool(kept), NodeReport("NIRGraph", "torch.fx.GraphModule", "graph"), kept)
-    return context.builder.build(node, where)
+    primitive = PRIMITIVES.get(type(node).__name__)
+    if primitive is None or not primitive.subtracts:
+        return context.builder.build(node, where)
+    reset = wanted_reset(reset_of(node.metadata, stated, where), context.asked, where)
+    builder = context.builder
+    return (builder if reset == builder.reset else replace(builder, reset=reset)).build(node, where)
 
 
 def _entries(built: Mapping[str, Built], delays: Delays, shapes: Shapes) -> list[StateEntry]:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from nirmap.errors import MappingError, UnsupportedNodeError
+from nirmap.resets import Reset
 from nirmap_registry import FRAMEWORKS
 from nirmap_registry.rows import Registry, Row
 
@@ -196,9 +197,9 @@ def _check_forward(row: Row) -> None:
             )
 
 
-def rows_for_node(registry: Registry, node: str) -> list[Row]:
-    """The rows from which a primitive is built, in the order of preference."""
-    return [row for row in registry.rows if row.node == node and row.build is not None]
+def rows_for_node(registry: Registry, node: str, reset: Reset = "value") -> list[Row]:
+    """The rows from which a primitive with a reset is built, in the order of preference."""
+    return [row for row in registry.rows if row.node == node and row.build is not None and row.reset == reset]
 
 
 def rows_for_module(registry: Registry, module: type[torch.nn.Module]) -> list[Row]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from nirmap.resets import Reset
+
 
 @dataclass(frozen=True)
 class NodeReport:
@@ -23,6 +25,7 @@ class NodeReport:
         before: the node's parameters.
         after: the parameters that the module was built from; of a rewritten node those of its parts, as
             ``part.parameter``.
+        reset: what a spike does to the membrane potential: ``value``, or ``subtract``.
     """
 
     node: str
@@ -33,6 +36,7 @@ class NodeReport:
     because: str = ""
     before: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
     after: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+    reset: Reset = "value"
 
 
 @dataclass(frozen=True)

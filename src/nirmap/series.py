@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from nirmap.neuron import State
+from nirmap.resets import Reset
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rewrites import REWRITES
 from nirmap_registry.rows import Rewrite, Values
@@ -25,12 +26,18 @@ class Series(torch.nn.Module):
         rewrite: the rewrite that was applied.
         parts: the module of each part, by its name.
         stateful: the parts whose module takes and returns state.
+        reset: what a spike does to the membrane potential.
     """
 
     def __init__(
-        self, rewrite: Rewrite, parts: Mapping[str, torch.nn.Module], stateful: frozenset[str]
+        self,
+        rewrite: Rewrite,
+        parts: Mapping[str, torch.nn.Module],
+        stateful: frozenset[str],
+        reset: Reset = "value",
     ) -> None:
         super().__init__()
+        self.reset: Reset = reset
         self.rewrite_name = rewrite.name
         self.names = [name for name, _ in rewrite.series]
         self.taking_state = stateful

@@ -30,6 +30,12 @@ class StandIn:
             value = own[name] = dict(cast("Mapping[Any, Any]", value))
         return value
 
+    def entry(self, path: str) -> Any:
+        """An attribute, or the entry of a dictionary there (``attribute.key``)."""
+        attribute, _, key = path.partition(".")
+        value: Any = getattr(self, attribute)
+        return value[key] if key else value
+
     def __setattr__(self, name: str, value: Any) -> None:
         self._own[name] = value
 
@@ -42,15 +48,16 @@ def spread_already(
 
 
 class Allocating(TorchFunctionMode):
-    """Inside, tensors that are made without a dtype have this one, and not torch's default.
+    """Inside, tensors that are made without a dtype or a device have these, and not torch's defaults.
 
     Args:
         dtype: the dtype.
+        device: the device.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self.dtype = dtype
+        self.dtype, self.device = dtype, device
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -58,6 +65,8 @@ class Allocating(TorchFunctionMode):
         given = kwargs or {}
         if func in _FACTORIES and given.get("dtype") is None:
             given = {**given, "dtype": self.dtype}
+        if func in _FACTORIES and given.get("device") is None:
+            given = {**given, "device": self.device}
         return func(*args, **given)
 
 

@@ -21,6 +21,7 @@ from nirmap.rebuilding import DT_KEY
 from nirmap.recording import record
 from nirmap.registry import load_registry
 from nirmap.report import Report
+from nirmap.resets import Reset, check_reset
 
 
 def to_nir(
@@ -31,13 +32,16 @@ def to_nir(
     sample: torch.Tensor | tuple[torch.Tensor, ...] | None = None,
     module_map: ModuleMap | None = None,
     path: str | Path | None = None,
+    reset: Reset = "value",
 ) -> nir.NIRGraph:
     """Writes a torch module as a NIR graph. The module is not changed, and its layers are not run.
 
     ``forward`` is one time step. Its arguments are inputs, but for those that default to None or are used as only state
     can be; what it returns are outputs, but for state, which comes last or under the name of its argument. State may
     have any structure, and may be kept in attributes. An output that comes back as state is a recurrent edge. A neuron
-    keeps its state in the graph whether or not the model hands it on from step to step.
+    keeps its state in the graph whether or not the model hands it on from step to step. A module of the table that is
+    given alone is written as its node, although it may return something else first, such as the spikes of an integrator
+    whose node gives its membrane potential.
 
     Args:
         module: the network: a module whose ``forward`` is one time step, or a network from :func:`nirmap.from_nir`.
@@ -46,6 +50,8 @@ def to_nir(
         sample: an input with one leading batch axis (a tuple of several), of which only the shape is used.
         module_map: functions that make the node for a module class; they take precedence over the table.
         path: where to write the graph as a ``.nir`` file as well.
+        reset: ``subtract`` if neurons that subtract their threshold are to be written: NIR has no word for them, so
+            that the node's metadata say it (:mod:`nirmap.resets`). Those of a rebuilt network are written in any case.
 
     Returns:
         The graph, with every node's type, and dt in its metadata.
@@ -63,7 +69,7 @@ def to_nir(
     step = dt if dt is not None else report.dt if report else registry.time_step
     if step is None or not step > 0:
         raise TraceError("dt", f"{dt!r}", "a time step above 0 in seconds")
-    leaves = Leaves(registry, dict(module_map or {}), step)
+    leaves = Leaves(registry, dict(module_map or {}), step, check_reset(reset, "reset"))
     reader = (
         NetworkReader(module, leaves)
         if isinstance(module, Network)

@@ -151,6 +151,10 @@ class Written:
     dtype: torch.dtype = torch.float64
 
 
+# What the error for a neuron says that no single node is, and that is written if the caller knows.
+SUBTRACTS = "reset by subtraction; expected a neuron that is reset to a value.*reset='subtract' writes it"
+
+
 @dataclass(frozen=True)
 class Unwritable:
     """A module that a framework's converter writes as something else, and that no single node is.

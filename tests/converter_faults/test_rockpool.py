@@ -17,6 +17,7 @@ import torch
 
 from converter_faults.table import (
     DT,
+    SUBTRACTS,
     WIDTH,
     Mistaken,
     Read,
@@ -146,7 +147,7 @@ UNWRITABLE: dict[str, Unwritable] = {
         lambda: rp.LIFTorch(WIDTH, has_rec=True), "LIFTorch"
     ),
     "LIFNeuronTorch: the reset by subtraction becomes one to a value": Unwritable(
-        lambda: rp.LIFNeuronTorch(WIDTH, max_spikes_per_dt=1), "a NIR neuron is reset to a value"
+        lambda: rp.LIFNeuronTorch(WIDTH, max_spikes_per_dt=1), SUBTRACTS
     ),
     "LIFNeuronTorch: several spikes become one": Unwritable(
         lambda: rp.LIFNeuronTorch(WIDTH, tau_mem=DT / 1000), "at most once in a step"

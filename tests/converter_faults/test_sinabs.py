@@ -17,6 +17,7 @@ import torch
 
 from converter_faults.table import (
     DT,
+    SUBTRACTS,
     WIDTH,
     Mistaken,
     Read,
@@ -174,7 +175,7 @@ UNWRITABLE: dict[str, Unwritable] = {
         lambda: sl.LIF(6.0), "a NIR neuron spikes at most once in a step"
     ),
     "LIF: a reset by subtraction becomes one to a value": Unwritable(
-        lambda: spiking(reset_fn=sa.MembraneSubtract()), "a NIR neuron is reset to a value"
+        lambda: spiking(reset_fn=sa.MembraneSubtract()), SUBTRACTS
     ),
     "LIF: the lower bound is dropped": Unwritable(
         lambda: spiking(min_v_mem=-1.0), "NIR has no lower bound of the membrane potential"

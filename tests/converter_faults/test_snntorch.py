@@ -15,6 +15,7 @@ import snntorch
 import torch
 
 from converter_faults.table import (
+    SUBTRACTS,
     WIDTH,
     Read,
     Tensor,
@@ -178,10 +179,10 @@ def test_a_module_is_written_as_it_computes(name: str) -> None:
 
 UNWRITABLE: dict[str, Unwritable] = {
     "Leaky: the default reset, by subtraction, becomes one to a value": Unwritable(
-        lambda: snn.Leaky(0.8), "a NIR neuron is reset to a value.*use reset_mechanism='zero'"
+        lambda: snn.Leaky(0.8), SUBTRACTS
     ),
     "Synaptic: the default reset, by subtraction, becomes one to a value": Unwritable(
-        lambda: snn.Synaptic(0.5, 0.8), "a NIR neuron is reset to a value.*use reset_mechanism='zero'"
+        lambda: snn.Synaptic(0.5, 0.8), SUBTRACTS
     ),
     "Leaky: the size of its spikes is dropped": Unwritable(
         lambda: snn.Leaky(0.8, graded_spikes_factor=2.0, **ZERO), "the spike of a NIR neuron is 1"

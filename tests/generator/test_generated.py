@@ -211,11 +211,18 @@ def node_of(primitive: str) -> dict[str, Any]:
 
 
 DECLARED_ROWS = [
-    pytest.param(framework.name, row, id=f"{framework.name} {row.node}")
+    pytest.param(framework.name, row, id=f"{framework.name} {row.node} {row.reset}")
     for framework in declared().frameworks
     for row in framework.rows
     if not row.not_built
 ]
+
+
+def entry_of(registry: Any, row: Any) -> Any:
+    """What was generated from a row."""
+    key = (row.node, row.module, row.reset)
+    (entry,) = [found for found in registry.ROWS if (found.node, found.path, found.reset) == key]
+    return entry
 
 
 class Attributes:
@@ -232,7 +239,7 @@ class Attributes:
 def test_a_built_module_holds_what_the_row_says(name: str, row: Any) -> None:
     """The proof of a row takes ``holds`` at its word; here the real class has the last one."""
     registry = importlib.import_module(f"nirmap_registry.{name}")
-    (entry,) = [found for found in registry.ROWS if (found.node, found.path) == (row.node, row.module)]
+    entry = entry_of(registry, row)
     dt = 1e-3
     node = node_of(row.node)
     assert all(constraint.holds(node, dt) for constraint in entry.requires)
@@ -257,7 +264,7 @@ def test_a_built_module_holds_what_the_row_says(name: str, row: Any) -> None:
 def test_a_built_module_is_read_as_the_node(name: str, row: Any) -> None:
     """What was proven of the expressions, on arrays and with the real class."""
     registry = importlib.import_module(f"nirmap_registry.{name}")
-    (entry,) = [found for found in registry.ROWS if (found.node, found.path) == (row.node, row.module)]
+    entry = entry_of(registry, row)
     dt = 1e-3
     node = node_of(row.node)
     normal = node if entry.normal_form is None else entry.normal_form(node, dt).parameters

@@ -32,7 +32,7 @@ from nirmap_generator.problems import Problems
 
 # Below these keys of a framework's file, names stand for expressions; under these other keys, a text is one.
 TABLES = frozenset({"build", "assign", "read", "normal_form", "holds", "arguments"})
-TEXTS = frozenset({"that", "times"})
+TEXTS = frozenset({"that", "times", "above", "by"})
 
 
 def located_in(value: Any) -> Iterator[Located]:
@@ -137,7 +137,9 @@ def test_a_list_of_classes_is_a_row_for_each() -> None:
 
 
 def test_a_record_is_an_argument_with_arguments() -> None:
-    (row,) = [row for framework, row in rows() if framework.name == "norse" and row.node == "LIF"]
+    (row,) = [
+        row for framework, row in rows() if (framework.name, row.node, row.reset) == ("norse", "LIF", "value")
+    ]
     record = row.build["p"]
     assert isinstance(record, Record)
     assert (record.call, list(record.arguments)) == (

@@ -12,6 +12,7 @@ import torch
 
 from nirmap.building import Builder, node_values
 from nirmap.registry import frameworks, load_registry
+from nirmap.resets import RESET_KEY
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Placement, Row
 
@@ -66,15 +67,20 @@ def suitable_node(row: Row, seed: int = 0) -> Any:
             name: values[name] for name in values if name in {p.name for p in PRIMITIVES[row.node].declared}
         }
         node = getattr(nir, row.node)(**known)
+        if row.reset != "value":
+            node.metadata[RESET_KEY] = row.reset
         if all(entry.holds(node_values(node, PRIMITIVES[row.node], "node"), DT) for entry in row.requires):
             return node
     raise AssertionError(f"no node suits {row.path} ({row.source}): add a variant to {__name__}")
 
 
-def build(framework: str, row: Row, node: Any, dtype: torch.dtype = torch.float64) -> Any:
+def build(
+    framework: str, row: Row, node: Any, dtype: torch.dtype = torch.float64, device: str = "cpu"
+) -> Any:
     """The module that stands for a node by exactly this row."""
     registry = replace(load_registry(framework), rows=(row,))
-    return Builder(registry, DT, Placement(dtype)).build(node, "node 'n'").module
+    placement = Placement(dtype, torch.device(device))
+    return Builder(registry, DT, placement, reset=row.reset).build(node, "node 'n'").module
 
 
 def elementwise_rows(framework: str) -> list[Row]:

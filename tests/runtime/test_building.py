@@ -16,6 +16,7 @@ from nirmap.building import Builder, is_stateful, node_values, primitive_of
 from nirmap.errors import ConstraintError, GraphError, UnsupportedNodeError
 from nirmap.reference import LIF
 from nirmap.registry import load_registry
+from nirmap.resets import reset_of
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rewrites import REWRITES
 from nirmap_registry.rows import NodeConstraint, Placement
@@ -32,7 +33,9 @@ LIF_NODE: Any = nir.LIF(
 
 
 def build(node: nir.NIRNode, framework: str = "torch", trainable: tuple[str, ...] = ()) -> Any:
-    return Builder(load_registry(framework), DT, Placement(), frozenset(trainable)).build(node, "node 'n'")
+    reset = reset_of(node.metadata, None, "node 'n'") or "value"
+    builder = Builder(load_registry(framework), DT, Placement(), frozenset(trainable), reset=reset)
+    return builder.build(node, "node 'n'")
 
 
 def test_a_node_that_the_catalogue_lacks_is_refused_with_its_place() -> None:

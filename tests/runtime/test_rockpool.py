@@ -537,9 +537,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "LIFNeuronTorch that remembers": (
         lambda: rp.LIFNeuronTorch(WIDTH, max_spikes_per_dt=1),
-        "a NIR neuron is reset to a value",
+        "reset by subtraction; expected a neuron that is reset to a value",
     ),
-    "LIFNeuronTorch with bias": (lambda: rp.LIFNeuronTorch(WIDTH, bias=0.1, **FORGETS), "another node"),
+    "LIFNeuronTorch with bias": (
+        lambda: rp.LIFNeuronTorch(WIDTH, bias=0.1, **FORGETS),
+        "reset by subtraction; expected a neuron that is reset to a value",
+    ),
     "LIFTorch": (lambda: rp.LIFTorch(WIDTH), "LIFTorch"),
     "LIFTorch, recurrent": (lambda: rp.LIFTorch(WIDTH, has_rec=True), "LIFTorch"),
     "LIFBitshiftTorch": (lambda: rp.LIFBitshiftTorch(WIDTH), "LIFBitshiftTorch"),

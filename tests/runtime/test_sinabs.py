@@ -266,7 +266,7 @@ REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     ),
     "subtraction": (
         lambda: sl.LIF(20.0, spike_fn=sa.SingleSpike),
-        r"reset_fn = MembraneSubtract.*a NIR neuron is reset to a value.*use reset_fn=MembraneReset\(\)",
+        r"a LIF that is reset by subtraction.*reset='subtract' writes it as a nir\.LIF",
     ),
     "a reset of all": (
         lambda: sl.LIF(20.0, spike_fn=sa.SingleSpike, reset_fn=sa.MembraneReset(-0.1)),

@@ -43,7 +43,14 @@ def test_a_state_that_was_spread_is_a_copy() -> None:
 
 
 def test_tensors_that_forward_makes_have_the_dtype_of_the_input() -> None:
-    with Allocating(torch.float64):
+    with Allocating(torch.float64, torch.device("cpu")):
         assert torch.zeros(1).dtype == torch.float64
         assert torch.ones(1, dtype=torch.float32).dtype == torch.float32
     assert torch.zeros(1).dtype == torch.get_default_dtype()
+
+
+def test_tensors_that_forward_makes_are_where_the_input_is() -> None:
+    with Allocating(torch.float32, torch.device("meta")):
+        assert torch.zeros(1).is_meta
+        assert not torch.zeros(1, device="cpu").is_meta
+    assert not torch.zeros(1).is_meta

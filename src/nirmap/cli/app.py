@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from nirmap.cli import auditing, comparing, converting, declarations, inspecting, listing
+from nirmap.cli.options import as_options
 from nirmap.cli.text import help_text, show_refusal, show_warning
 from nirmap.errors import NirmapError
 from nirmap_generator.problems import DeclarationError
@@ -38,7 +39,7 @@ class Commands(TyperGroup):
             try:
                 return super().invoke(ctx)
             except NirmapError as error:
-                parts = (("found", error.found), ("expected", error.expected), ("do", error.do))
+                parts = (("found", error.found), ("expected", error.expected), ("do", as_options(error.do)))
                 show_refusal(error.where, parts)
                 raise typer.Exit(1) from error
             except DeclarationError as error:

@@ -6,13 +6,14 @@ import contextlib
 import enum
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nirmap.cli.inspecting import check_file
+from nirmap.cli.options import FallbackOption, OverrideTimeStep, ResetOption, as_options
 from nirmap.cli.places import nirmap_version
 from nirmap.cli.text import (
     NAME_LIMIT,
@@ -58,12 +59,6 @@ class Format(str, enum.Enum):
 
     table = "table"
     json = "json"
-
-
-class Fallback(str, enum.Enum):
-    """Whose modules serve where a framework has none."""
-
-    torch = "torch"
 
 
 File = Annotated[Path, typer.Argument(metavar="FILE.nir", show_default=False, help="A .nir file.")]
@@ -126,10 +121,6 @@ Tolerance = Annotated[
         help="How far a value may be off, relative to its variable's largest value.",
     ),
 ]
-FallbackTo = Annotated[
-    Fallback | None,
-    typer.Option("--fallback", help="Whose module to take for a node that a framework cannot express."),
-]
 Node = Annotated[
     str | None,
     typer.Option(
@@ -162,7 +153,9 @@ def compare(
     seed: Seed = 0,
     dt: TimeStep = None,
     tolerance: Tolerance = 1e-4,
-    fallback: FallbackTo = None,
+    fallback: FallbackOption = None,
+    reset: ResetOption = None,
+    override_dt: OverrideTimeStep = False,
     node: Node = None,
     neuron: Neuron = None,
     figure: FigureFile = None,
@@ -182,7 +175,14 @@ def compare(
         check_structure(graph)
         given = _inputs(graph, sources or ["random"], column or [], steps, seed)
     variables = _recordings(recorded or [], sources or [], steps)
-    comparison = _compare(graph, given, wanted, dt, tolerance, fallback.value if fallback else None)
+    options: dict[str, Any] = {
+        "dt": dt,
+        "override_dt": override_dt,
+        "tolerance": tolerance,
+        "fallback": fallback and fallback.value,
+        "reset": reset and reset.value,
+    }
+    comparison = _compare(graph, given, wanted, options)
     if variables:
         comparison = comparison.with_recorded(variables, node)
     comparison.path(node)
@@ -287,16 +287,12 @@ def _compare(
     graph: nir.NIRGraph,
     streams: dict[str, Array],
     frameworks: list[str] | None,
-    dt: float | None,
-    tolerance: float,
-    fallback: Literal["torch"] | None,
+    options: Mapping[str, Any],
 ) -> Comparison:
     with _progress() as progress:
         from nirmap.comparing import compare as run_all
 
-        return run_all(
-            graph, streams, frameworks, dt=dt, tolerance=tolerance, fallback=fallback, progress=progress
-        )
+        return run_all(graph, streams, frameworks, progress=progress, **options)
 
 
 @contextlib.contextmanager
@@ -402,6 +398,5 @@ def _show_error(result: Result) -> None:
     """Why a framework cannot run the graph, and what would help."""
     error = result.error
     if error is not None:
-        do = error.do.replace("fallback='torch'", "--fallback torch")
-        parts = (("found", error.found), ("expected", error.expected), ("do", do))
+        parts = (("found", error.found), ("expected", error.expected), ("do", as_options(error.do)))
         show_refusal(f"{result.name} cannot run the graph: {error.where}", parts)

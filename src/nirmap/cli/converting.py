@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nirmap.cli.inspecting import GRAPH_LIMIT, ShowAll, check_file, show_graph, summary
+from nirmap.cli.options import FallbackOption, OverrideTimeStep, ResetOption
 from nirmap.cli.text import (
     NAME_LIMIT,
     add_row,
@@ -25,7 +25,7 @@ from nirmap.cli.text import (
 from nirmap.cli.user_code import load_object, run_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import torch
 
@@ -45,12 +45,6 @@ HELP = help_text(
         "nirmap convert my_models:make_net model.nir --sample 2,34,34",
     ),
 )
-
-
-class Fallback(str, enum.Enum):
-    """What stands for a node that a framework cannot express."""
-
-    torch = "torch"
 
 
 def convert(
@@ -79,12 +73,9 @@ def convert(
             help="Shape of an input without batch, such as 1,28,28; once for each input of a Python network.",
         ),
     ] = None,
-    fallback: Annotated[
-        Fallback | None,
-        typer.Option(
-            "--fallback", help="Take the built-in module for every node that the framework cannot express."
-        ),
-    ] = None,
+    fallback: FallbackOption = None,
+    reset: ResetOption = None,
+    override_dt: OverrideTimeStep = False,
     verbose: Annotated[
         bool,
         typer.Option("--verbose", "-v", help="Show every parameter, and how each node was converted."),
@@ -103,6 +94,8 @@ def convert(
             raise typer.BadParameter("it is for a Python network only", param_hint="--sample")
     elif fallback is not None:
         raise typer.BadParameter("it is for a .nir file only", param_hint="--fallback")
+    elif override_dt:
+        raise typer.BadParameter("it is for a .nir file only", param_hint="--override-dt")
     elif target is None:
         raise typer.BadParameter("name the file to write, after the Python object", param_hint="TARGET.nir")
     elif not target.parent.is_dir():
@@ -112,10 +105,17 @@ def convert(
     shapes = [_shape(text) for text in sample or ()]
     _check_framework(framework)
     if target is not None:
-        _write(source, target, framework, dt, shapes, verbose=verbose, show_all=show_all)
+        way = {} if reset is None else {"reset": reset.value}
+        _write(source, target, framework, dt, shapes, way, verbose=verbose, show_all=show_all)
     else:
-        builtin = None if fallback is None else fallback.value
-        _rebuild(source, framework or "torch", dt, builtin, verbose=verbose, show_all=show_all)
+        options = {
+            "dt": dt,
+            "fallback": fallback and fallback.value,
+            "reset": reset and reset.value,
+            "override_dt": override_dt or None,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        _rebuild(source, framework or "torch", given, verbose=verbose, show_all=show_all)
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -146,8 +146,7 @@ def _check_framework(framework: str | None) -> None:
 def _rebuild(
     source: str,
     framework: str,
-    dt: float | None,
-    fallback: Literal["torch"] | None,
+    options: Mapping[str, Any],
     *,
     verbose: bool,
     show_all: bool,
@@ -156,7 +155,7 @@ def _rebuild(
     import nirmap
 
     with status(f"Importing {framework} and rebuilding {source}"):
-        net = nirmap.from_nir(source, framework, dt=dt, fallback=fallback)
+        net = nirmap.from_nir(source, framework, **options)
     report: Report = net.meta["nirmap"]
     graphs = list(_walk(net, report, source))
     some, rest = limited(graphs, show_all, GRAPH_LIMIT)
@@ -165,9 +164,8 @@ def _rebuild(
     hidden(rest, "sub-graphs")
     trained = sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)
     write(f"{report.framework}, dt = {report.dt:g} s; {trained:,} trainable parameters")
-    arguments = f"{source!r}, {framework!r}" + (f", dt={dt!r}" if dt is not None else "")
-    arguments += f", fallback={fallback!r}" if fallback is not None else ""
-    note(f"In Python: net = nirmap.from_nir({arguments})")
+    arguments = [repr(source), repr(framework), *(f"{name}={value!r}" for name, value in options.items())]
+    note(f"In Python: net = nirmap.from_nir({', '.join(arguments)})")
 
 
 def _changes(entry: NodeReport) -> list[str]:
@@ -238,6 +236,7 @@ def _write(
     framework: str | None,
     dt: float | None,
     shapes: list[tuple[int, ...]],
+    way: Mapping[str, Any],
     *,
     verbose: bool,
     show_all: bool,
@@ -266,7 +265,8 @@ def _write(
     samples = tuple(torch.empty(1, *shape) for shape in shapes) or None
     with status(f"Importing {framework or 'torch'} and writing {target}"):
         graph = run_user_code(
-            lambda: nirmap.to_nir(module, framework, dt=dt, sample=samples, path=target), f"tracing {source}"
+            lambda: nirmap.to_nir(module, framework, dt=dt, sample=samples, path=target, **way),
+            f"tracing {source}",
         )
     if verbose:
         show_graph(graph, str(target), show_all)

@@ -13,6 +13,8 @@ Threshold  ``x > threshold``
 Delay      the x of ``delay / dt`` steps ago, 0 before the first
 =========  ====================================================================================================
 
+Where the metadata of a node, or of a graph around it, have ``reset: subtract``, a spike lowers v by
+``v_threshold - v_reset``.
 With ``method="exponential"`` the factor ``dt / tau`` is ``1 - exp(-dt / tau)``, exact for an input held over the step.
 All state is 0 before the first step. A delayed edge (`nirmap.oracle.feedback`) carries the value of the step before.
 """
@@ -69,6 +71,9 @@ def simulate(
     graph: nir.NIRGraph, inputs: Mapping[str, Any] | Any, dt: float, *, method: Method = "forward_euler"
 ) -> Trace:
     """Step ``graph`` through a sequence, in float64.
+
+    Where the metadata of a node, or of the graph around it, have ``reset: subtract``, a spike lowers the potential by
+    ``v_threshold - v_reset``.
 
     Args:
         graph: the network; it is only read.
@@ -148,6 +153,7 @@ class _Node:
     path: Path
     dt: float
     method: Method
+    reset: str = "value"
     state: dict[str, Array] = field(default_factory=dict[str, Array])
     history: deque[Array] = field(default_factory=deque[Array])
     compared: Array | None = None
@@ -209,7 +215,10 @@ class _Node:
             self.state["v"] = v
             return v
         spikes = self._fire(v, self._elementwise("v_threshold", x))
-        self.state["v"] = np.where(spikes > 0, self._elementwise("v_reset", x), v)
+        after = self._elementwise("v_reset", x)
+        if self.node.metadata.get("reset", self.reset) == "subtract":
+            after = v - (self._elementwise("v_threshold", x) - after)
+        self.state["v"] = np.where(spikes > 0, after, v)
         return spikes
 
     def _approach(self, value: Array, target: Array, time_constant: str) -> Array:
@@ -242,8 +251,11 @@ class _Node:
 class _Graph:
     """A graph, at the top or nested: its nodes, the order of a step, and the values of the step before."""
 
-    def __init__(self, graph: nir.NIRGraph, path: Path, dt: float, method: Method) -> None:
+    def __init__(
+        self, graph: nir.NIRGraph, path: Path, dt: float, method: Method, reset: str = "value"
+    ) -> None:
         self.graph, self.path, self.dt = graph, path, dt
+        self.reset = str(graph.metadata.get("reset", reset))
         self.method: Method = method
         self.inputs = {name: node for name, node in graph.nodes.items() if isinstance(node, nir.Input)}
         self.outputs = [name for name, node in graph.nodes.items() if isinstance(node, nir.Output)]
@@ -259,8 +271,8 @@ class _Graph:
     def _member(self, name: str) -> _Node | _Graph:
         node, path = self.graph.nodes[name], (*self.path, name)
         if not isinstance(node, nir.NIRGraph):
-            return _Node(node, path, self.dt, self.method)
-        nested = _Graph(node, path, self.dt, self.method)
+            return _Node(node, path, self.dt, self.method, self.reset)
+        nested = _Graph(node, path, self.dt, self.method, self.reset)
         if len(nested.inputs) != 1 or len(nested.outputs) != 1:
             raise ValueError(
                 f"node {path}: a nested graph must have one Input and one Output, as edges name no port"
