@@ -51,11 +51,22 @@ class RecordingReader(Reader):
         self.graph.drop_unused()
 
     def _output(self, value: Any) -> Signal:
-        """The signal of a result; all that a stateful module returned stands for its node's output."""
+        """The signal of a result; all that a stateful module returned stands for its node's output.
+
+        Raises:
+            TraceError: the first of what the module returned, which callers take for its output, is something else.
+        """
         held = self.values.get(value) if isinstance(value, Node) else None
-        return (
-            Signal.of(held.node) if isinstance(held, Returned) else self.signal(value, "what forward returns")
-        )
+        if not isinstance(held, Returned):
+            return self.signal(value, "what forward returns")
+        if held.output_index and not self.recording.alone:
+            raise TraceError(
+                "what forward returns",
+                f"all that {held.node!r} returned, of which the first is not its output",
+                "the output of its node, the membrane potential",
+                f"unpack it in a forward of your own, and return the membrane potential of {held.node!r}",
+            )
+        return Signal.of(held.node)
 
     def _is_signal(self, value: Any) -> bool:
         held = self.values.get(value) if isinstance(value, Node) else None

@@ -53,6 +53,7 @@ class Recording:
         results: names and state entries of the results; the values are those in the graph.
         structured: the state entries that are parts of a structure, or of an attribute, so that their place says whose
             they are. An argument of its own may come back in any place.
+        alone: whether the model is a leaf module, which is written as the node that it stands for.
     """
 
     graph: torch.fx.Graph
@@ -61,6 +62,7 @@ class Recording:
     entries: dict[str, int]
     results: list[Result]
     structured: frozenset[int] = frozenset()
+    alone: bool = False
 
 
 def record(module: torch.nn.Module, leaves: Leaves) -> Recording:
@@ -70,7 +72,8 @@ def record(module: torch.nn.Module, leaves: Leaves) -> Recording:
         TraceError: the model does what depends on data, or raises an error itself. The error names the module and the
             line of its source.
     """
-    root = torch.nn.Sequential(module) if leaves.is_leaf(module) else module
+    alone = leaves.is_leaf(module)
+    root = torch.nn.Sequential(module) if alone else module
     parameters = parameters_of(root)
     optional = [name for name, value in parameters.items() if value.default is None]
     plan: dict[Slot, Any] = {}
@@ -97,7 +100,7 @@ def record(module: torch.nn.Module, leaves: Leaves) -> Recording:
     if fold(tracer.graph, tracer.returns_state) and len(_results(tracer.graph)) != len(tracer.results):
         tracer.results = [Result(None, None)]
     return Recording(
-        tracer.graph, root, tracer.constants, tracer.entries, tracer.results, frozenset(structured)
+        tracer.graph, root, tracer.constants, tracer.entries, tracer.results, frozenset(structured), alone
     )
 
 

@@ -1,4 +1,4 @@
-"""If these fail, a neuron of snnTorch that feeds its own spike back is written as one that does not."""
+"""If these fail, a neuron of snnTorch is written as one that does something else."""
 
 from __future__ import annotations
 
@@ -62,3 +62,17 @@ def test_a_reset_above_the_threshold_is_refused() -> None:
     model = Model(recurrent(torch.full((NEURONS,), 2.0)))
     with pytest.raises(nirmap.ConstraintError, match="reset above its threshold"):
         nirmap.to_nir(model, "snntorch", dt=DT, sample=torch.zeros(2, NEURONS, dtype=torch.float64))
+
+
+def test_spikes_of_an_integrator_are_not_written_as_its_potential() -> None:
+    """It returns spikes first, for which its node has no output; the potential is asked for, or the node alone."""
+    integrator = snntorch.Leaky(beta=0.5, reset_mechanism="none")
+    model = torch.nn.Sequential(torch.nn.Linear(NEURONS, NEURONS), integrator)
+    sample = torch.zeros(1, NEURONS)
+    with pytest.raises(
+        nirmap.TraceError, match="all that '1' returned, of which the first is not its output"
+    ) as raised:
+        nirmap.to_nir(model, "snntorch", dt=DT, sample=sample)
+    assert "return the membrane potential of '1'" in raised.value.do
+    alone = nirmap.to_nir(integrator, "snntorch", dt=DT, sample=sample)
+    assert [type(node).__name__ for node in alone.nodes.values()] == ["Input", "LI", "Output"]
