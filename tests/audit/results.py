@@ -44,6 +44,7 @@ def audit() -> Audit:
     return Audit(
         {"nirmap": "0.1", "nir": "1.0.8", "torch": "2.0", "numpy": "2.0", "python": "3.11"},
         ("Scale", "Delay", "IF", "LI", "LIF"),
+        (),
         ("I",),
         (
             Column("first", "ran", "", "first-snn", ">=1,<2", "1.5", cells),

@@ -8,16 +8,16 @@ import nir
 import numpy as np
 import pytest
 
-from nirmap.audit.drawing import MARGIN, NODE, Draw, draws
+from nirmap.audit.drawing import MARGIN, NODE, SUBTRACTING, Draw, draws
 from nirmap.audit.networks import FRONT, NETWORKS, network_draws
 from nirmap.oracle.interpreter import margin
 from nirmap_registry.catalogue import PRIMITIVES
 
-ROWS = (*PRIMITIVES, *NETWORKS)
+ROWS = (*PRIMITIVES, *SUBTRACTING, *NETWORKS)
 
 
 def drawn(row: str) -> list[Draw]:
-    return draws(row) if row in PRIMITIVES else network_draws(row)
+    return network_draws(row) if row in NETWORKS else draws(row)
 
 
 @pytest.mark.parametrize("row", ROWS)

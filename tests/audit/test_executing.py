@@ -12,7 +12,7 @@ import pytest
 
 from nirmap.audit.cells import Cell
 from nirmap.audit.drawing import draws
-from nirmap.audit.executing import from_nir_cell, network_cells, primitive_from_nir, to_nir_cell
+from nirmap.audit.executing import from_nir_cell, network_cells, primitive_cells
 from nirmap.registry import frameworks, load_registry
 from nirmap_registry.rows import Registry, Row
 
@@ -20,11 +20,7 @@ FRAMEWORKS = sorted(frameworks())
 
 
 def cells(framework: str, primitive: str, count: int | None = None) -> tuple[Cell, Cell]:
-    registry, drawn = load_registry(framework), draws(primitive)[:count]
-    return (
-        primitive_from_nir(framework, registry, primitive, drawn),
-        to_nir_cell(framework, registry, primitive, drawn),
-    )
+    return primitive_cells(framework, load_registry(framework), primitive, draws(primitive)[:count])
 
 
 def neuron_of(framework: str) -> str:
@@ -121,8 +117,12 @@ def test_a_wrong_formula_is_found_in_every_framework(
     """With the proof at generation put aside; two draws are enough to find it."""
     primitive = neuron_of(framework)
     change(primitive, framework, **{formula: make("tau", 1.02)})
-    forward, backward = cells(framework, primitive, 2)
-    assert (forward.status, backward.status) == ("wrong", "wrong")
+    resets = {row.reset for row in load_registry(framework).rows if row.node == primitive and row.build}
+    names = {"value": primitive, "subtract": f"{primitive} (subtract)"}
+    assert resets
+    for row in (names[reset] for reset in resets):
+        forward, backward = cells(framework, row, 2)
+        assert (row, forward.status, backward.status) == (row, "wrong", "wrong")
 
 
 def test_a_condition_that_is_missing_is_found_by_its_corner(change: Callable[..., None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import nir
@@ -21,6 +22,7 @@ from nirmap.registry import frameworks
 from oracle.building import chain
 
 ONES = np.ones(3)
+SUBTRACT = "reset='subtract', if the network was trained with it"
 
 
 @pytest.fixture
@@ -35,9 +37,9 @@ def graph(tmp_path: Path) -> Path:
     return path
 
 
-def ask(framework: str, path: Path, dt: float | None = None) -> Answer:
+def ask(framework: str, path: Path, dt: float | None = None, **wishes: Any) -> Answer:
     done: list[int] = []
-    found = answer(framework, lambda count, total: done.append(count), path=str(path), dt=dt)
+    found = answer(framework, lambda count, total: done.append(count), path=str(path), dt=dt, **wishes)
     assert done == list(range(1, len(done) + 1))
     return found
 
@@ -88,10 +90,10 @@ def test_rockpool_says_what_its_spiking_neurons_cannot_do_and_the_fallback_that_
         "v_threshold": "0.4",
         "v_reset": "0.2",
     }
-    assert offender.help == ("fallback='torch'",)
+    assert offender.help == (SUBTRACT, "fallback='torch'")
     text = " ".join(invoke("audit", path, "-f", "rockpool", columns=120).stdout.split())
     assert f"rockpool: neuron (LIF) {reset}; here tau = 0.01, r = 1" in text
-    assert "what would help: fallback='torch'" in text
+    assert "what would help: --reset subtract, if the network was trained with it; --fallback torch" in text
     assert_fallback_helps(path, found)
 
 
@@ -140,7 +142,8 @@ def test_every_published_graph_runs_but_in_rockpool_for_the_one_reason(
             (parameters,) = reasons.values()
             assert "v_reset" in parameters
             assert "cannot be reset to a value" in next(iter(reasons))
-            assert offender.help == ("fallback='torch'",)
+            # A threshold at or below v_reset leaves nothing to subtract.
+            assert offender.help in ((SUBTRACT, "fallback='torch'"), ("fallback='torch'",))
         assert_fallback_helps(path, found)
 
 
@@ -161,6 +164,45 @@ def test_another_time_step_than_the_graphs_is_told_of_the_graph(tmp_path: Path) 
     assert "0.001" in said
     assert "0.002" in said
     assert ask("torch", path).state == "runs"
+    assert "override_dt=True" in offender.help[0]
+    insisting = ask("torch", path, 2e-3, override_dt=True)
+    assert (insisting.state, insisting.dt) == ("runs", 2e-3)
+
+
+def test_neurons_that_subtract_run_where_a_framework_has_them(tmp_path: Path) -> None:
+    """What the graph states and what the caller asks for are the same question."""
+    lif = nir.LIF(0.02 * ONES, ONES, 0 * ONES, 0.25 * ONES)
+    integrator = nir.IF(ONES, ONES)
+    path, stated = tmp_path / "plain.nir", tmp_path / "stated.nir"
+    inner = chain([integrator], (3,), names=["in", "integrator", "out"])
+    graph = chain([lif, inner], (3,), names=["in", "lif", "inner", "out"])
+    nir.write(path, graph)
+    graph.metadata["reset"] = "subtract"
+    nir.write(stated, graph)
+    for found in (ask("rockpool", path, 1e-3, reset="subtract"), ask("rockpool", stated, 1e-3)):
+        assert (found.state, found.offenders) == ("runs", ())
+    for found in (ask("norse", path, 1e-3, reset="subtract"), ask("norse", stated, 1e-3)):
+        (offender,) = found.offenders
+        assert offender.node == ("inner", "integrator")
+        assert [entry.because for entry in offender.problems] == [
+            "norse has no IF that subtracts its threshold"
+        ]
+        assert offender.help == ("fallback='torch'",)
+    (refused,) = ask("rockpool", stated, 1e-3, reset="value").offenders
+    assert "reset = 'value', while the graph's metadata state 'subtract'" in refused.found
+
+
+def test_options_of_a_graph_reach_every_framework(tmp_path: Path) -> None:
+    path = tmp_path / "spiking.nir"
+    graph = chain([nir.LIF(0.02 * ONES, ONES, 0 * ONES, 0.25 * ONES)], (3,))
+    graph.metadata["dt"] = 1e-4
+    nir.write(path, graph)
+    plain = ("audit", path, "-f", "rockpool", "--json")
+    assert invoke(*plain).exit_code == 1
+    result = invoke(*plain, "--reset", "subtract", "--dt", "0.001", "--override-dt")
+    assert result.exit_code == 0
+    (found,) = json.loads(result.stdout)["frameworks"]
+    assert (found["state"], found["dt"]) == ("runs", 1e-3)
 
 
 def test_the_command_writes_valid_json_and_a_table(graph: Path, tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ DT = 1e-3
 FRAMEWORKS = sorted(frameworks())
 
 
-def row_of(framework: str, node: str, path: str) -> Row:
+def row_of(framework: str, node: str, path: str, reset: str = "value") -> Row:
     (row,) = [
         row
         for row in load_registry(framework).rows
-        if (row.node, row.path.rpartition(".")[2]) == (node, path)
+        if (row.node, row.path.rpartition(".")[2], row.reset) == (node, path, reset)
     ]
     return row
 
@@ -37,7 +37,8 @@ def with_rows(framework: str, changed: Row, monkeypatch: pytest.MonkeyPatch) -> 
     """The modules of a changed row, in a framework whose table has it in place of the original."""
     registry = load_registry(framework)
     rows = tuple(
-        changed if (row.node, row.path) == (changed.node, changed.path) else row for row in registry.rows
+        changed if (row.node, row.path, row.reset) == (changed.node, changed.path, changed.reset) else row
+        for row in registry.rows
     )
     altered = replace(registry, rows=rows)
 
@@ -79,19 +80,21 @@ def test_a_layer_that_is_connected_to_itself_is_refused_for_that() -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "node", "path"),
+    ("framework", "node", "path", "reset"),
     [
-        ("snntorch", "LIF", "RLeaky"),
-        ("spikingjelly", "LIF", "ParametricLIFNode"),
-        ("spikingjelly", "Threshold", "ATan"),
-        ("spikingjelly", "I", "NonSpikingIFNode"),
-        ("sinabs", "I", "ExpLeakSqueeze"),
+        ("snntorch", "LIF", "RLeaky", "value"),
+        ("snntorch", "CubaLIF", "Synaptic", "subtract"),
+        ("spikingjelly", "LIF", "ParametricLIFNode", "value"),
+        ("spikingjelly", "LIF", "ParametricLIFNode", "subtract"),
+        ("spikingjelly", "Threshold", "ATan", "value"),
+        ("spikingjelly", "I", "NonSpikingIFNode", "value"),
+        ("sinabs", "I", "ExpLeakSqueeze", "value"),
     ],
 )
 def test_a_row_that_is_never_built_is_executed_with_drawn_arguments(
-    framework: str, node: str, path: str
+    framework: str, node: str, path: str, reset: str
 ) -> None:
-    row = row_of(framework, node, path)
+    row = row_of(framework, node, path, reset)
     cases = list(UsersModules(framework, row).as_they_are_read())
     assert cases
     for case in cases:

@@ -90,6 +90,8 @@ def test_help_has_examples_that_the_command_accepts(name: str) -> None:
         (2, ["audit", "absent.nir"]),
         (2, ["audit", "--diff", "absent.json"]),
         (2, ["audit", "--dt", "0.001"]),
+        (2, ["audit", "--reset", "subtract"]),
+        (2, ["audit", "--override-dt"]),
         (2, ["audit", "small.nir", "--write"]),
         (2, ["audit", "small.nir", "--format", "html"]),
         (2, ["audit", "--write", "--framework", "torch"]),

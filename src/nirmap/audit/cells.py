@@ -150,19 +150,21 @@ class Audit:
     Attributes:
         versions: of nirmap, nir, torch and Python.
         primitives: names of the rows that are primitives.
+        subtracting: names of the rows that are primitives which are reset by subtraction.
         networks: names of the rows that are small networks.
         columns: the frameworks.
     """
 
     versions: Mapping[str, str]
     primitives: tuple[str, ...]
+    subtracting: tuple[str, ...]
     networks: tuple[str, ...]
     columns: tuple[Column, ...]
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """Primitives, then networks."""
-        return (*self.primitives, *self.networks)
+        """Primitives, then those that are reset by subtraction, then networks."""
+        return (*self.primitives, *self.subtracting, *self.networks)
 
     def wrong(self) -> list[tuple[Column, Cell]]:
         """The cells whose mapping is wrong."""
@@ -193,6 +195,7 @@ class Audit:
             "kind": "nirmap audit",
             "versions": dict(self.versions),
             "primitives": list(self.primitives),
+            "subtracting": list(self.subtracting),
             "networks": list(self.networks),
             "percent": self.percent(),
             "columns": [_plain(column) for column in self.columns],
@@ -215,6 +218,7 @@ def audit_from_json(document: Mapping[str, Any]) -> Audit:
     return Audit(
         dict(document["versions"]),
         tuple(document["primitives"]),
+        tuple(document["subtracting"]),
         tuple(document["networks"]),
         tuple(columns),
     )

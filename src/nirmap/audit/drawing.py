@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nirmap.oracle.interpreter import Trace, margin, simulate
+from nirmap.resets import RESET_KEY, Reset
 from nirmap_registry.catalogue import PRIMITIVES
 
 Array = npt.NDArray[Any]
@@ -84,13 +85,28 @@ class Sketch:
 Maker = Callable[[Random], Sketch]
 
 
-def draws(primitive: str) -> list[Draw]:
+# Rows of the audit for primitives that are reset by subtraction, and those primitives.
+SUBTRACTING: Mapping[str, str] = {
+    f"{name} (subtract)": name for name, primitive in PRIMITIVES.items() if primitive.subtracts
+}
+
+
+def subject(row: str) -> tuple[str, Reset]:
+    """The primitive that a row is about, and what a spike does to it."""
+    return (SUBTRACTING[row], "subtract") if row in SUBTRACTING else (row, "value")
+
+
+def draws(row: str) -> list[Draw]:
     """The draws of a primitive, the general one first.
+
+    Args:
+        row: name of a primitive, or of its row in ``SUBTRACTING``; the nodes' metadata then state the reset.
 
     Raises:
         LookupError: nothing is known of how to draw the primitive.
     """
-    return [settled(primitive, name, partial(_graph, maker)) for name, maker in _makers(primitive)]
+    primitive, reset = subject(row)
+    return [settled(row, name, partial(_graph, reset, maker)) for name, maker in _makers(primitive)]
 
 
 def settled(row: str, name: str, make: Callable[[Random], tuple[nir.NIRGraph, Array, float, bool]]) -> Draw:
@@ -123,8 +139,10 @@ def inputs_of(random: Random, shape: tuple[int, ...], whole_numbers: bool = Fals
     return random.uniform(0.0, 2.0, size).astype(np.float32).astype(np.float64)
 
 
-def _graph(maker: Maker, random: Random) -> tuple[nir.NIRGraph, Array, float, bool]:
+def _graph(reset: Reset, maker: Maker, random: Random) -> tuple[nir.NIRGraph, Array, float, bool]:
     sketch = maker(random)
+    if reset != "value":
+        sketch.node.metadata[RESET_KEY] = reset
     nodes = {
         INPUT: nir.Input({"input": np.array(sketch.shape)}),
         NODE: sketch.node,

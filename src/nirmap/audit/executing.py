@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from nirmap.audit.cells import Case, Cell, Column, Condition, Status
-from nirmap.audit.drawing import Draw, draws
+from nirmap.audit.drawing import SUBTRACTING, Draw, draws, subject
 from nirmap.audit.networks import NETWORKS, network_draws
 from nirmap.audit.rebuilding import cases_from_nir
 from nirmap.audit.users import UsersModules
@@ -15,8 +15,9 @@ from nirmap.audit.writing import cases_to_nir
 from nirmap.building import node_values
 from nirmap.errors import MappingError
 from nirmap.registry import load_registry, rows_for_node
+from nirmap.resets import Reset
 from nirmap_registry.catalogue import PRIMITIVES
-from nirmap_registry.rows import Registry
+from nirmap_registry.rows import Primitive, Registry, Row
 
 # Called with the number of rows that are done, and of all.
 Progress = Callable[[int, int], None]
@@ -36,19 +37,15 @@ def execute(framework: str, progress: Progress | None = None) -> Column:
         is_absent = isinstance(cause, ModuleNotFoundError)
         problem = str(cause) if is_absent else f"{error.where}: {error.found}"
         return Column(framework, "absent" if is_absent else "broken", problem)
-    total = len(PRIMITIVES) + len(NETWORKS)
+    rows = (*PRIMITIVES, *SUBTRACTING, *NETWORKS)
     cells: list[Cell] = []
-    for number, row in enumerate((*PRIMITIVES, *NETWORKS), start=1):
-        if row in PRIMITIVES:
-            drawn = draws(row)
-            cells += [
-                primitive_from_nir(framework, registry, row, drawn),
-                to_nir_cell(framework, registry, row, drawn),
-            ]
-        else:
+    for number, row in enumerate(rows, start=1):
+        if row in NETWORKS:
             cells += network_cells(framework, row)
+        else:
+            cells += primitive_cells(framework, registry, row, draws(row))
         if progress is not None:
-            progress(number, total)
+            progress(number, len(rows))
     return Column(
         framework,
         "ran",
@@ -67,29 +64,36 @@ def _installed(distribution: str) -> str:
         return ""
 
 
-def primitive_from_nir(framework: str, registry: Registry, row: str, drawn: list[Draw]) -> Cell:
-    """The cell of a primitive, from NIR."""
+def primitive_cells(framework: str, registry: Registry, row: str, drawn: list[Draw]) -> tuple[Cell, Cell]:
+    """The cells of a primitive, one that is reset to a value or by subtraction: from NIR, and to NIR."""
+    primitive, reset = subject(row)
+    rows = [entry for entry in registry.rows if (entry.node, entry.reset) == (primitive, reset)]
+    buildable = rows_for_node(registry, primitive, reset)
+    reason = "" if buildable else _why_no_row(registry, primitive, reset)
+    not_built = "; ".join(dict.fromkeys(entry.not_built for entry in rows if entry.not_built))
     cases = cases_from_nir(framework, drawn)
-    return from_nir_cell(row, cases, _why_not_built(registry, row), _unbroken(registry, row, drawn))
+    return (
+        from_nir_cell(row, cases, reason or not_built, _unbroken(buildable, PRIMITIVES[primitive], drawn)),
+        to_nir_cell(framework, row, rows, drawn, reason or f"{framework} has no module for it"),
+    )
 
 
-def _why_not_built(registry: Registry, row: str) -> str:
-    """What is declared of a primitive that no node is built as."""
-    reasons = [entry.not_built for entry in registry.rows if entry.node == row and entry.not_built]
-    return registry.not_mapped.get(row, "; ".join(dict.fromkeys(reasons)))
+def _why_no_row(registry: Registry, primitive: str, reset: Reset) -> str:
+    """Why no row of a framework stands for a primitive; empty where nothing is declared."""
+    if reset == "subtract":
+        return f"{registry.framework} has none that subtracts its threshold"
+    return registry.not_mapped.get(primitive, "")
 
 
-def _unbroken(registry: Registry, row: str, drawn: list[Draw]) -> tuple[Condition, ...]:
+def _unbroken(rows: list[Row], primitive: Primitive, drawn: list[Draw]) -> tuple[Condition, ...]:
     """Conditions that every draw fulfils: nothing shows that a node could do without them.
 
     None, where another row stands for the primitive without any condition.
     """
-    rows = rows_for_node(registry, row)
     if any(not entry.requires for entry in rows):
         return ()
-    primitive = PRIMITIVES[row]
     values = [
-        (node_values(node, primitive, row), draw.dt)
+        (node_values(node, primitive, primitive.name), draw.dt)
         for draw in drawn
         for node in draw.graph.nodes.values()
         if type(node) is primitive.node
@@ -141,9 +145,16 @@ def from_nir_cell(row: str, cases: tuple[Case, ...], reason: str, unbroken: tupl
     )
 
 
-def to_nir_cell(framework: str, registry: Registry, row: str, drawn: list[Draw]) -> Cell:
-    """The cell of a primitive, to NIR."""
-    rows = [entry for entry in registry.rows if entry.node == row]
+def to_nir_cell(framework: str, row: str, rows: list[Row], drawn: list[Draw], reason: str) -> Cell:
+    """The verdict over the modules that are written as a primitive.
+
+    Args:
+        framework: its name.
+        row: name of the row of the audit.
+        rows: the rows of the table for the primitive, with this reset.
+        drawn: nodes, from which modules are made.
+        reason: why there is no row, where there is none.
+    """
     readable = [entry for entry in rows if not entry.not_read]
     cases: list[Case] = []
     conditions: list[Condition] = []
@@ -163,7 +174,7 @@ def to_nir_cell(framework: str, registry: Registry, row: str, drawn: list[Draw])
     elif executed:
         status, because = "exact" if is_free else "exact when", ()
     else:
-        status, because = "no", _why_not_written(registry, row, cases)
+        status, because = "no", _why_not_written(rows, reason, cases)
     return Cell(
         row,
         "to NIR",
@@ -177,10 +188,9 @@ def to_nir_cell(framework: str, registry: Registry, row: str, drawn: list[Draw])
     )
 
 
-def _why_not_written(registry: Registry, row: str, cases: list[Case]) -> tuple[str, ...]:
-    rows = [entry for entry in registry.rows if entry.node == row]
+def _why_not_written(rows: list[Row], reason: str, cases: list[Case]) -> tuple[str, ...]:
     if not rows:
-        return (registry.not_mapped.get(row, f"{registry.framework} has no module for it"),)
+        return (reason,)
     reasons = [entry.not_read for entry in rows if entry.not_read]
     reasons += [entry.not_built for entry in rows if entry.not_built and not entry.not_read]
     return tuple(dict.fromkeys([*reasons, *(case.because for case in cases if case.how == "refused")]))

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nirmap.audit.workers import Died, Progress, in_processes
+
+if TYPE_CHECKING:
+    from nirmap.resets import Reset
 
 Path_ = tuple[str, ...]
 # Time steps that are tried, as multiples of the one asked for.
@@ -86,6 +89,8 @@ def audit_graph(
     dt: float | None = None,
     progress: Progress | None = None,
     *,
+    reset: Reset | None = None,
+    override_dt: bool = False,
     jobs: int | None = None,
 ) -> list[Answer]:
     """Asks every framework, each in a process of its own.
@@ -95,6 +100,8 @@ def audit_graph(
         frameworks: their names; None for all that are known.
         dt: time step in s; None as in :func:`nirmap.from_nir`.
         progress: called, from several threads, with a framework, the nodes that are done, and their total.
+        reset: what a spike does; None as in :func:`nirmap.from_nir`.
+        override_dt: as in :func:`nirmap.from_nir`.
         jobs: how many processes run at a time; None for the number of processors.
 
     Raises:
@@ -106,7 +113,7 @@ def audit_graph(
 
     check_structure(read_graph(path))
     wanted = sorted(known()) if frameworks is None else list(frameworks)
-    task = partial(answer, path=str(path), dt=dt)
+    task = partial(answer, path=str(path), dt=dt, reset=reset, override_dt=override_dt)
     results = in_processes(task, wanted, progress or (lambda name, done, total: None), jobs=jobs)
     return [
         Answer(name, "broken", result.reason) if isinstance(result, Died) else result
@@ -114,7 +121,15 @@ def audit_graph(
     ]
 
 
-def answer(framework: str, progress: Callable[[int, int], None], *, path: str, dt: float | None) -> Answer:
+def answer(
+    framework: str,
+    progress: Callable[[int, int], None],
+    *,
+    path: str,
+    dt: float | None,
+    reset: Reset | None = None,
+    override_dt: bool = False,
+) -> Answer:
     """What one framework makes of the graph of a file; all of its nodes are looked at.
 
     Raises:
@@ -136,25 +151,26 @@ def answer(framework: str, progress: Callable[[int, int], None], *, path: str, d
         problem = str(error.__cause__) if is_absent else f"{error.where}: {error.found}"
         return Answer(framework, "absent" if is_absent else "broken", problem)
     try:
-        step = time_step(graph, registry, dt)
+        step = time_step(graph, registry, dt, override=override_dt)
+        nodes = list(_nodes(graph, reset))
     except ConstraintError as error:
         return Answer(framework, "refused", offenders=(_of_graph(error),))
     builder = Builder(registry, step, Placement(), fallback=None)
-    nodes = list(_nodes(graph))
     offenders: list[Offender] = []
-    for number, (name, node) in enumerate(nodes, start=1):
-        found = _offender(builder, name, node)
+    for number, (name, node, of_node) in enumerate(nodes, start=1):
+        found = _offender(replace(builder, reset=of_node), name, node)
         offenders += [found] if found is not None else []
         progress(number, len(nodes))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if offenders:
-            state = _with_fallback(graph, framework, step)
+            state = _with_fallback(graph, framework, step, reset)
             return Answer(framework, state, "", step, offenders=tuple(offenders))
         try:
-            report = nirmap.from_nir(graph, framework, dt=step).meta["nirmap"]
+            network = nirmap.from_nir(graph, framework, dt=step, reset=reset, override_dt=True)
         except NirmapError as error:
             return Answer(framework, "refused", "", step, offenders=(_of_graph(error),))
+    report = network.meta["nirmap"]
     return Answer(framework, "runs", "", step, dict(_hows(report)), tuple(dict.fromkeys(_rules(report))))
 
 
@@ -165,15 +181,30 @@ def _of_graph(error: Any) -> Offender:
     )
 
 
-def _nodes(graph: Any, within: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """All nodes but Inputs and Outputs, those of sub-graphs included."""
+def _nodes(
+    graph: Any, asked: Reset | None, around: Reset | None = None, within: Path_ = ()
+) -> Iterator[tuple[Path_, Any, Reset]]:
+    """All nodes but Inputs and Outputs, those of sub-graphs included, each with what a spike does to it.
+
+    Raises:
+        ConstraintError: a node states another reset than is asked for, or none that there is.
+    """
     import nir
 
+    from nirmap.resets import reset_of, wanted_reset
+
+    stated = reset_of(graph.metadata, around, _place(within) or "the graph")
     for name, node in sorted(graph.nodes.items()):
+        path = (*within, name)
         if isinstance(node, nir.NIRGraph):
-            yield from _nodes(node, (*within, name))
+            yield from _nodes(node, asked, stated, path)
         elif not isinstance(node, (nir.Input, nir.Output)):
-            yield (*within, name), node
+            where = _place(path)
+            yield path, node, wanted_reset(reset_of(node.metadata, stated, where), asked, where)
+
+
+def _place(path: Path_) -> str:
+    return "node " + " / ".join(map(repr, path)) if path else ""
 
 
 def _offender(builder: Any, path: Path_, node: Any) -> Offender | None:
@@ -182,7 +213,7 @@ def _offender(builder: Any, path: Path_, node: Any) -> Offender | None:
     from nirmap.building import node_values, primitive_of
     from nirmap.errors import ConstraintError, UnsupportedNodeError
 
-    where = "node " + " / ".join(map(repr, path))
+    where = _place(path)
     try:
         builder.build(node, where)
     except (UnsupportedNodeError, ConstraintError) as error:
@@ -209,35 +240,42 @@ def _offender(builder: Any, path: Path_, node: Any) -> Offender | None:
 
 
 def _help(builder: Any, primitive: Any, values: Any, node: Any) -> tuple[str, ...]:
-    """What would help, tried: what the table says, another time step, the fallback."""
+    """What would help, tried: what the table says, another time step, another reset, the fallback."""
     from nirmap.audit.obstacles import obstacles
-    from nirmap.errors import ConstraintError, UnsupportedNodeError
     from nirmap.registry import load_registry
+    from nirmap.resets import RESET_KEY
 
     found = [entry.condition.do for entry in obstacles(builder, primitive, values) if entry.condition.do]
-    for factor in _OTHER_STEPS:
-        other = replace(builder, dt=builder.dt * factor)
-        try:
-            other.build(node, "node")
-        except (UnsupportedNodeError, ConstraintError):
-            continue
-        found.append(f"dt={other.dt:g}")
-        break
-    try:
-        replace(builder, fallback=load_registry("torch")).build(node, "node")
-    except (UnsupportedNodeError, ConstraintError):
-        pass
-    else:
+    steps = (builder.dt * factor for factor in _OTHER_STEPS)
+    step = next((dt for dt in steps if _builds(replace(builder, dt=dt), node)), None)
+    if step is not None:
+        found.append(f"dt={step:g}")
+    says_nothing = RESET_KEY not in node.metadata and builder.reset == "value"
+    if primitive.subtracts and says_nothing and _builds(replace(builder, reset="subtract"), node):
+        found.append("reset='subtract', if the network was trained with it")
+    if _builds(replace(builder, fallback=load_registry("torch")), node):
         found.append("fallback='torch'")
     return tuple(dict.fromkeys(found))
 
 
-def _with_fallback(graph: Any, framework: str, dt: float) -> Literal["runs with fallback", "refused"]:
+def _builds(builder: Any, node: Any) -> bool:
+    from nirmap.errors import ConstraintError, UnsupportedNodeError
+
+    try:
+        builder.build(node, "node")
+    except (UnsupportedNodeError, ConstraintError):
+        return False
+    return True
+
+
+def _with_fallback(
+    graph: Any, framework: str, dt: float, reset: Reset | None
+) -> Literal["runs with fallback", "refused"]:
     import nirmap
     from nirmap.errors import NirmapError
 
     try:
-        nirmap.from_nir(graph, framework, dt=dt, fallback="torch")
+        nirmap.from_nir(graph, framework, dt=dt, fallback="torch", reset=reset, override_dt=True)
     except NirmapError:
         return "refused"
     return "runs with fallback"

@@ -12,7 +12,7 @@ from nirmap.building import Builder
 from nirmap.registry import rows_for_node
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rewrites import REWRITES
-from nirmap_registry.rows import NodeConstraint, Primitive, Values
+from nirmap_registry.rows import NodeConstraint, Primitive, Row, Values
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def obstacles(
         within: names of the rewrites of which the node is a part.
     """
     rule = ": ".join(within)
-    rows = rows_for_node(builder.registry, primitive.name)
+    rows = _rows(builder, primitive)
     found = [
         _obstacle(row.path, constraint, values, builder.dt, rule)
         for row in rows
@@ -51,10 +51,9 @@ def obstacles(
         if not constraint.holds(values, builder.dt)
     ]
     if not rows:
-        reason = builder.registry.not_mapped.get(
-            primitive.name, f"{builder.registry.framework} has no module for nir.{primitive.name}"
+        found.append(
+            Obstacle(Condition("", _why_no_row(builder, primitive)), _shown(primitive, values), rule)
         )
-        found.append(Obstacle(Condition("", reason), _shown(primitive, values), rule))
     for rewrite in REWRITES:
         if rewrite.node != primitive.name or rewrite.name in within:
             continue
@@ -69,8 +68,21 @@ def obstacles(
     return found
 
 
+def _rows(builder: Builder, primitive: Primitive) -> list[Row]:
+    return rows_for_node(builder.registry, primitive.name, builder.reset if primitive.subtracts else "value")
+
+
+def _why_no_row(builder: Builder, primitive: Primitive) -> str:
+    framework = builder.registry.framework
+    if builder.reset == "subtract" and primitive.subtracts:
+        return f"{framework} has no {primitive.name} that subtracts its threshold"
+    return builder.registry.not_mapped.get(
+        primitive.name, f"{framework} has no module for nir.{primitive.name}"
+    )
+
+
 def _is_native(builder: Builder, primitive: Primitive, values: Values) -> bool:
-    rows = rows_for_node(builder.registry, primitive.name)
+    rows = _rows(builder, primitive)
     return any(all(entry.holds(values, builder.dt) for entry in row.requires) for row in rows)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 import nir
@@ -28,6 +29,7 @@ from nirmap.network import Network
 from nirmap.oracle.interpreter import simulate
 from nirmap.registry import load_registry
 from nirmap.report import Report
+from nirmap.resets import reset_of
 from nirmap_registry.rows import Placement
 
 # From the one that does least to the one that does most.
@@ -56,11 +58,12 @@ def _refused(
     framework: str, draw: Draw, dtypes: Iterable[str], refusal: UnsupportedNodeError | ConstraintError
 ) -> Case:
     """What keeps it from being built, and whether the fallback serves."""
-    builder = Builder(load_registry(framework), draw.dt, Placement())
+    framework_builder = Builder(load_registry(framework), draw.dt, Placement())
     found: list[Condition] = []
     for name, node in draw.graph.nodes.items():
         if not isinstance(node, (nir.Input, nir.Output)):
             primitive = primitive_of(node, name)
+            builder = replace(framework_builder, reset=reset_of(node.metadata, None, name) or "value")
             found += _conditions(builder, primitive, node_values(node, primitive, name), name)
     conditions = [entry for entry in found if entry.that]
     lacking = dict.fromkeys(entry.because for entry in found if not entry.that and not entry.module)
@@ -148,6 +151,11 @@ def hold_written(verdict: Verdict, network: Any, draw: Draw, dtype: str) -> None
         if isinstance(node, (nir.Input, nir.Output)):
             continue
         primitive = primitive_of(node, name)
+        resets = [reset_of(entry.metadata, None, name) for entry in (node, written.nodes[name])]
+        if resets[0] != resets[1]:
+            verdict.wrong = (
+                verdict.wrong or f"the reset of {name}, written back, is {resets[1]}, expected {resets[0]}"
+            )
         expected, found = (node_values(entry, primitive, name) for entry in (node, written.nodes[name]))
         for parameter in primitive.declared:
             if not _same(expected[parameter.name], found[parameter.name]):

@@ -33,12 +33,13 @@ def run_audit(
 
 def assembled(columns: Iterable[Column]) -> Audit:
     """The audit of some columns."""
+    from nirmap.audit.drawing import SUBTRACTING
     from nirmap.audit.networks import NETWORKS
     from nirmap_registry.catalogue import PRIMITIVES
 
     versions = {name: _version(name) for name in ("nirmap", "nir", "torch", "numpy")}
     versions["python"] = platform.python_version()
-    return Audit(versions, tuple(PRIMITIVES), NETWORKS, tuple(columns))
+    return Audit(versions, tuple(PRIMITIVES), tuple(SUBTRACTING), NETWORKS, tuple(columns))
 
 
 def _execute(framework: str, progress: Callable[[int, int], None]) -> Column:

@@ -23,7 +23,7 @@ import torch
 
 from nirmap.audit.drawing import DT, Random
 from nirmap.leaves import Leaves
-from nirmap.registry import constructor_parameters
+from nirmap.registry import constructor_parameters, rows_for_module
 from nirmap.structures import is_named_tuple
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import ModuleConstraint, Row
@@ -288,8 +288,10 @@ class Settings:
 
     @cached_property
     def _constants(self) -> list[Any]:
-        """What the conditions compare with."""
-        trees = [ast.parse(entry.that, mode="eval") for entry in self.row.reads_only_if]
+        """What the conditions compare with, those of other rows for the class too."""
+        rows = [self.row, *rows_for_module(self.leaves.registry, self.row.module)]
+        conditions = dict.fromkeys(entry.that for row in rows for entry in row.reads_only_if)
+        trees = [ast.parse(entry, mode="eval") for entry in conditions]
         nodes = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
         return [
             float(value) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -39,7 +39,7 @@ class UsersModules:
     def __init__(self, framework: str, row: Row) -> None:
         self.framework = framework
         self.row = row
-        self.leaves = Leaves(load_registry(framework), {}, DT)
+        self.leaves = Leaves(load_registry(framework), {}, DT, reset=row.reset)
         self.settings = Settings(self.leaves, row)
 
     @cached_property
@@ -103,10 +103,12 @@ class UsersModules:
         path = (self.row.path,)
         sample = torch.zeros(BATCH, *input_shape(self.row.node))
         try:
-            written = nirmap.to_nir(setting.make(), self.framework, dt=DT, sample=sample)
+            reset = self.row.reset
+            written = nirmap.to_nir(setting.make(), self.framework, dt=DT, sample=sample, reset=reset)
             row = self.leaves.row_for(setting.make(), "module")
-            if row.node != self.row.node:
-                name += f", so it is a {row.node}"
+            if (row.node, row.reset) != (self.row.node, self.row.reset):
+                reset_of_it = " that is reset to a value" if row.reset != self.row.reset else ""
+                name += f", so it is a {row.node}{reset_of_it}"
             self._hold(verdict, setting, written, row)
         except NirmapError as error:
             return Case(name, "refused", path, because=f"{error.found}; expected {error.expected}")

@@ -87,7 +87,9 @@ def _hold_module(
     """The module's own outputs against the written node's, and against the module that the node becomes again."""
     xs = torch.tensor(draw.inputs, dtype=DTYPES[dtype])
     found = numbers(own_outputs(_module(row, draw, normal, dtype), row, xs))
-    written = nirmap.to_nir(_module(row, draw, normal, dtype), framework, dt=draw.dt, sample=xs[0])
+    written = nirmap.to_nir(
+        _module(row, draw, normal, dtype), framework, dt=draw.dt, sample=xs[0], reset=row.reset
+    )
     kinds = [
         type(node).__name__
         for node in written.nodes.values()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nirmap.cli.options import as_options
 from nirmap.cli.text import add_row, output, shown, table, write
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def show_audit(result: Audit, reasons: bool) -> None:
     write("")
     write("yes: exact   rewrite: exact, as other nodes   if: exact where conditions hold, else refused")
     write("fallback: refused, unless fallback='torch' is given   no: refused")
+    write("(subtract): a spike lowers the potential by v_threshold - v_reset, and does not set it to v_reset")
     if not reasons:
         write("Conditions, reasons and errors: nirmap audit --reasons", style="dim")
         return
@@ -117,4 +119,4 @@ def _show_offender(framework: str, offender: Offender) -> None:
         )
         write(f"  {reason}" + (f"; here {values}" if values else ""))
     if offender.help:
-        write(f"  what would help: {'; '.join(offender.help)}")
+        write(as_options(f"  what would help: {'; '.join(offender.help)}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ import typer
 
 from nirmap.cli.audit_text import show_audit, show_graph_audit
 from nirmap.cli.inspecting import check_file
+from nirmap.cli.options import OverrideTimeStep, ResetOption, ResetTo
 from nirmap.cli.places import generated_folder, is_source_tree
 from nirmap.cli.text import help_text, messages, note, shown, status, write
 
@@ -36,7 +37,7 @@ HELP = help_text(
         "nirmap audit --format html --output coverage.html",
         "nirmap audit --diff last_week.json --fail-under 90",
         "nirmap audit model.nir",
-        "nirmap audit model.nir --json",
+        "nirmap audit model.nir --reset subtract --json",
     ),
 )
 
@@ -74,6 +75,8 @@ def audit(
         float | None,
         typer.Option("--dt", metavar="SECONDS", help="Time step for a graph; as in convert if left out."),
     ] = None,
+    reset: ResetOption = None,
+    override_dt: OverrideTimeStep = False,
     fail_under: Annotated[
         float | None,
         typer.Option(
@@ -108,16 +111,21 @@ def audit(
             "--check": check,
             "--reasons": reasons,
         }
-        for option, is_given in of_everything.items():
-            if is_given:
-                raise typer.BadParameter("it is not for a graph", param_hint=option)
-        _audit_graph(file, framework, show, target, dt)
+        _refuse(of_everything, "it is not for a graph")
+        _audit_graph(file, framework, show, target, dt, reset, override_dt)
         return
-    if dt is not None:
-        raise typer.BadParameter("it is for a graph only", param_hint="--dt")
+    of_a_graph = {"--dt": dt is not None, "--reset": reset is not None, "--override-dt": override_dt}
+    _refuse(of_a_graph, "it is for a graph only")
     if refresh or check:
         _check_refresh(framework)
     _audit_everything(framework, show, target, reasons, fail_under, diff, refresh, check)
+
+
+def _refuse(options: Mapping[str, bool], because: str) -> None:
+    """Refuses the first option that was given."""
+    for option, is_given in options.items():
+        if is_given:
+            raise typer.BadParameter(because, param_hint=option)
 
 
 def _check_names(framework: list[str] | None) -> None:
@@ -255,7 +263,13 @@ def _emit(text: str, target: Path | None, what: Callable[[], None] | None = None
 
 
 def _audit_graph(
-    file: Path, framework: list[str] | None, show: Format, target: Path | None, dt: float | None
+    file: Path,
+    framework: list[str] | None,
+    show: Format,
+    target: Path | None,
+    dt: float | None,
+    reset: ResetTo | None,
+    override_dt: bool,
 ) -> None:
     if show not in (Format.table, Format.json):
         raise typer.BadParameter("of a graph, there is a table or JSON", param_hint="--format")
@@ -263,7 +277,9 @@ def _audit_graph(
     from nirmap.audit.graphs import as_json, audit_graph
 
     with _progress("asking") as progress:
-        answers = audit_graph(file, framework, dt, progress)
+        answers = audit_graph(
+            file, framework, dt, progress, reset=reset.value if reset else None, override_dt=override_dt
+        )
     if show is Format.json:
         _emit(json.dumps(as_json(file, answers), indent=1) + "\n", target)
     elif target is not None:
