@@ -11,6 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import nir
@@ -236,11 +237,28 @@ class StateCall:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One module that can stand for one node.
+class SubGraph:
+    """The small graph that a module is. Parameters and variables of its nodes go by ``member.name``.
 
     Attributes:
-        node: name of the primitive.
+        name: name of the declaration.
+        nodes: name and primitive of each node.
+        edges: source and target of each edge; the graph begins at ``input`` and ends at ``output``.
+        gains: the parameters of nodes that take over the gain of the node that they lead to, and that node.
+    """
+
+    name: str
+    nodes: tuple[tuple[str, str], ...]
+    edges: tuple[tuple[str, str], ...]
+    gains: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One module that can stand for one node, or for a small graph.
+
+    Attributes:
+        node: name of the primitive; ``NIRGraph`` for a graph, whose parameters go by ``member.name``.
         module: the class.
         path: the class as a dotted path.
         source: where the row is declared, ``file:line``.
@@ -260,6 +278,7 @@ class Row:
         reset: ``value`` for a neuron that is set to v_reset by a spike, ``subtract`` for one whose potential is lowered
             by v_threshold - v_reset.
         not_read: why a user's module of the class is never written as the node.
+        graph: the graph that the module is; None for a row that stands for a node, or is never read.
     """
 
     node: str
@@ -280,6 +299,7 @@ class Row:
     not_built: str = ""
     not_read: str = ""
     reset: Literal["value", "subtract"] = "value"
+    graph: SubGraph | None = None
 
 
 @dataclass(frozen=True)
@@ -330,6 +350,7 @@ class Registry:
         versions: the versions that the table holds for.
         time_step: default dt in seconds; None for a table that only other tables include.
         rows: the table; for one node the order is the order of preference.
+        graphs: the modules that are small graphs, and those that NIR cannot express, however they are set.
         bypassed: modules that do nothing.
         not_mapped: primitives without a module, with the reason.
     """
@@ -342,6 +363,7 @@ class Registry:
     rows: tuple[Row, ...]
     bypassed: tuple[Bypassed, ...]
     not_mapped: Mapping[str, str]
+    graphs: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -478,3 +500,63 @@ def next_below(value: object) -> Array:
 def _next(value: torch.Tensor, towards: float) -> Array:
     """The neighbour of a floating number, as float64."""
     return array(torch.nextafter(value.detach(), torch.full_like(value, towards)))
+
+
+def parameters_of(node: Values, name: str) -> Values:
+    """The parameters of one node of a graph, by their own names."""
+    start = name + "."
+    return {key.removeprefix(start): value for key, value in node.items() if key.startswith(start)}
+
+
+def member(node: Values, name: str) -> Held:
+    """The parameters of one node of a graph, as attributes."""
+    return SimpleNamespace(**parameters_of(node, name))
+
+
+def graph_normal_form(node: Values, graph: SubGraph, forms: Mapping[str, NormalForm]) -> NormalForm:
+    """The normal form of a graph, some of whose nodes are brought to theirs.
+
+    The gain of a node is taken over by the weights of the nodes that lead to it; where the graph's input leads to it,
+    the input is multiplied by it.
+
+    Args:
+        node: the parameters of the graph.
+        graph: the graph.
+        forms: the normal form of each node that has one.
+    """
+    parameters = dict(node)
+    free: dict[str, Any] = {}
+    state: dict[str, AffineMap] = {}
+    gain: Array | float = 1.0
+    offset: Array | float = 0.0
+    output = AffineMap()
+    for name, form in forms.items():
+        parameters.update({f"{name}.{key}": value for key, value in form.parameters.items()})
+        free.update({f"{name}.{key}": value for key, value in form.free.items()})
+        state.update({f"{name}.{key}": value for key, value in form.state.items()})
+        state[f"{name}.output"] = form.output
+        if ("input", name) in graph.edges:
+            gain, offset = form.gain, form.offset
+        if (name, "output") in graph.edges:
+            output = form.output
+    for path, name in graph.gains.items():
+        parameters[path] = _times_outputs(parameters[path], forms[name].gain)
+    return NormalForm(parameters, free, gain, offset, state, output)
+
+
+def _times_outputs(value: Array, gain: Array | float) -> Array:
+    """A weight or bias, with one factor for each output, along its first axis."""
+    factors = np.asarray(gain)
+    product: Array = value * factors.reshape(factors.shape + (1,) * max(0, value.ndim - factors.ndim))
+    return product
+
+
+def assign(module: torch.nn.Module, path: str, value: Given) -> None:
+    """Sets an attribute of a module inside of a module."""
+    owner, _, name = path.rpartition(".")
+    setattr(module.get_submodule(owner), name, value)
+
+
+def never_read(module: Held, dt: float) -> Values:
+    """In place of reading a module that NIR cannot express, however it is set."""
+    raise TypeError(f"{type(module).__name__} is never read: NIR cannot express it")

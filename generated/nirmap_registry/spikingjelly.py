@@ -3,9 +3,9 @@
 #   mappings/frameworks/spikingjelly.yaml sha256:6b9e6be216cff073
 """Registry of spikingjelly: SpikingJelly.
 
-Constants that can be read without running a conversion: ``LEAF_MODULES`` (modules that are one node, so that a tracer
-does not enter them), ``STATEFUL_MODULES`` (those that take and return state), ``NIR_NODES`` (the primitives that have a
-module) and ``REGISTRY`` (the table itself).
+Constants that can be read without running a conversion: ``LEAF_MODULES`` (modules that are one node, or a small graph,
+so that a tracer does not enter them), ``STATEFUL_MODULES`` (those that take and return state), ``NIR_NODES`` (the
+primitives that have a module) and ``REGISTRY`` (the table itself).
 """
 
 from __future__ import annotations
@@ -2238,6 +2238,7 @@ ROWS: Final[tuple[rows.Row, ...]] = (
         reset="subtract",
     ),
 )
+GRAPHS: Final[tuple[rows.Row, ...]] = ()
 BYPASSED: Final[tuple[rows.Bypassed, ...]] = (
     rows.Bypassed(
         module=Dropout,
@@ -2275,9 +2276,12 @@ REGISTRY: Final = rows.Registry(
     versions=">=2.0,<3",
     time_step=0.001,
     rows=ROWS + torch_nn.ROWS,
+    graphs=GRAPHS + torch_nn.GRAPHS,
     bypassed=BYPASSED + torch_nn.BYPASSED,
     not_mapped={"Scale": "SpikingJelly has no module that multiplies elementwise"},
 )
-LEAF_MODULES: Final = frozenset(row.module for row in REGISTRY.rows)
-STATEFUL_MODULES: Final = frozenset(row.module for row in REGISTRY.rows if row.state is not None)
+LEAF_MODULES: Final = frozenset(row.module for row in (*REGISTRY.rows, *REGISTRY.graphs))
+STATEFUL_MODULES: Final = frozenset(
+    row.module for row in (*REGISTRY.rows, *REGISTRY.graphs) if row.state is not None
+)
 NIR_NODES: Final = frozenset(row.node for row in REGISTRY.rows)

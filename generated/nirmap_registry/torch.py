@@ -3,9 +3,9 @@
 #   mappings/frameworks/torch.yaml sha256:6fa04a740c013982
 """Registry of torch: Plain PyTorch with the reference modules of nirmap.
 
-Constants that can be read without running a conversion: ``LEAF_MODULES`` (modules that are one node, so that a tracer
-does not enter them), ``STATEFUL_MODULES`` (those that take and return state), ``NIR_NODES`` (the primitives that have a
-module) and ``REGISTRY`` (the table itself).
+Constants that can be read without running a conversion: ``LEAF_MODULES`` (modules that are one node, or a small graph,
+so that a tracer does not enter them), ``STATEFUL_MODULES`` (those that take and return state), ``NIR_NODES`` (the
+primitives that have a module) and ``REGISTRY`` (the table itself).
 """
 
 from __future__ import annotations
@@ -633,6 +633,7 @@ ROWS: Final[tuple[rows.Row, ...]] = (
         reset="subtract",
     ),
 )
+GRAPHS: Final[tuple[rows.Row, ...]] = ()
 BYPASSED: Final[tuple[rows.Bypassed, ...]] = ()
 REGISTRY: Final = rows.Registry(
     framework="torch",
@@ -641,9 +642,12 @@ REGISTRY: Final = rows.Registry(
     versions=">=2.4",
     time_step=0.0001,
     rows=ROWS + torch_nn.ROWS,
+    graphs=GRAPHS + torch_nn.GRAPHS,
     bypassed=BYPASSED + torch_nn.BYPASSED,
     not_mapped={},
 )
-LEAF_MODULES: Final = frozenset(row.module for row in REGISTRY.rows)
-STATEFUL_MODULES: Final = frozenset(row.module for row in REGISTRY.rows if row.state is not None)
+LEAF_MODULES: Final = frozenset(row.module for row in (*REGISTRY.rows, *REGISTRY.graphs))
+STATEFUL_MODULES: Final = frozenset(
+    row.module for row in (*REGISTRY.rows, *REGISTRY.graphs) if row.state is not None
+)
 NIR_NODES: Final = frozenset(row.node for row in REGISTRY.rows)

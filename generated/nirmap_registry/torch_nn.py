@@ -3,9 +3,9 @@
 #   mappings/shared/torch_nn.yaml sha256:60514a901c7786cd
 """Registry of torch_nn: Layers of torch.nn, shared by all frameworks.
 
-Constants that can be read without running a conversion: ``LEAF_MODULES`` (modules that are one node, so that a tracer
-does not enter them), ``STATEFUL_MODULES`` (those that take and return state), ``NIR_NODES`` (the primitives that have a
-module) and ``REGISTRY`` (the table itself).
+Constants that can be read without running a conversion: ``LEAF_MODULES`` (modules that are one node, or a small graph,
+so that a tracer does not enter them), ``STATEFUL_MODULES`` (those that take and return state), ``NIR_NODES`` (the
+primitives that have a module) and ``REGISTRY`` (the table itself).
 """
 
 from __future__ import annotations
@@ -393,6 +393,7 @@ ROWS: Final[tuple[rows.Row, ...]] = (
         accounted=frozenset({"end_dim", "start_dim"}),
     ),
 )
+GRAPHS: Final[tuple[rows.Row, ...]] = ()
 BYPASSED: Final[tuple[rows.Bypassed, ...]] = (
     rows.Bypassed(
         module=torch.nn.Identity, path="torch.nn.Identity", source="mappings/shared/torch_nn.yaml:129"
@@ -419,9 +420,12 @@ REGISTRY: Final = rows.Registry(
     versions=">=2.4",
     time_step=None,
     rows=ROWS,
+    graphs=GRAPHS,
     bypassed=BYPASSED,
     not_mapped={},
 )
-LEAF_MODULES: Final = frozenset(row.module for row in REGISTRY.rows)
-STATEFUL_MODULES: Final = frozenset(row.module for row in REGISTRY.rows if row.state is not None)
+LEAF_MODULES: Final = frozenset(row.module for row in (*REGISTRY.rows, *REGISTRY.graphs))
+STATEFUL_MODULES: Final = frozenset(
+    row.module for row in (*REGISTRY.rows, *REGISTRY.graphs) if row.state is not None
+)
 NIR_NODES: Final = frozenset(row.node for row in REGISTRY.rows)

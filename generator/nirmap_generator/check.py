@@ -45,6 +45,8 @@ RESERVED = frozenset(
     }
     | {"BYPASSED", "LEAF_MODULES", "NIR_NODES", "REGISTRY", "ROWS", "STATEFUL_MODULES"}
 )
+# Under ``from``: the new value is what forward returns.
+FORWARD = "forward"
 # Fields of nir's node classes that are not parameters.
 _NOT_PARAMETERS = frozenset({"input_type", "output_type", "metadata"})
 
@@ -149,9 +151,9 @@ def check_framework(
             hint = did_you_mean(row.node, catalogue.primitives)
             problems.add(row.place.problem(f"node {row.node!r}", "a primitive of mappings/nir.yaml", hint))
         elif row.node not in catalogue.unreadable:
-            _check_row(row, primitive, framework, problems)
+            check_row(row, primitive, framework, problems)
     for entry in framework.bypassed:
-        _check_import(entry.module, entry.place, framework, problems)
+        check_import(entry.module, entry.place, framework, problems)
         _check_constraints(entry.reads_only_if, READ_NAMES, problems)
     _check_classes(framework, problems)
     # A node that is mapped with a reset by subtraction only, is not mapped as it is.
@@ -165,7 +167,8 @@ def check_framework(
             problems.add(place.problem(f"{name!r} is also mapped under nodes", "one of the two"))
 
 
-def _check_import(module: str, place: Place, framework: Framework, problems: Problems) -> None:
+def check_import(module: str, place: Place, framework: Framework, problems: Problems) -> None:
+    """A class lies in one of the packages that the file names."""
     if not any(module.startswith(package + ".") for package in framework.imports):
         allowed = ", ".join(framework.imports)
         problems.add(place.problem(f"class {module!r}", f"a class in one of package.imports: {allowed}"))
@@ -191,7 +194,7 @@ def _check_classes(framework: Framework, problems: Problems) -> None:
 
 def class_paths(framework: Framework) -> Iterator[tuple[str, Place]]:
     """Every class that a file names, and where."""
-    for row in framework.rows:
+    for row in framework.all_rows:
         yield row.module, row.place / "module"
         if row.state is not None and row.state.record is not None:
             yield row.state.record, row.place / "state" / "record"
@@ -246,20 +249,21 @@ def module_paths(located: Located) -> set[str]:
     return {".".join(path[1:]) for path in located.expression.attributes if path[0] == "module"}
 
 
-def _check_row(row: Row, primitive: Primitive, framework: Framework, problems: Problems) -> None:
+def check_row(row: Row, primitive: Primitive, framework: Framework, problems: Problems) -> None:
+    """One row, or one graph, whose formulas name the parameters ``member.name`` by the member."""
     before = len(problems)
     if row.reset == "subtract" and not primitive.reset_by_subtraction:
         problems.add((row.place / "reset").problem("reset: subtract", f"no reset: {primitive.name} has none"))
-    _check_import(row.module, row.place / "module", framework, problems)
+    check_import(row.module, row.place / "module", framework, problems)
     parameters = primitive.declared
-    node_names = {*parameters, "dt"}
+    node_names = {*(name.partition(".")[0] for name in parameters), "dt"}
     for _, located in build_expressions(row):
         check_names(located, node_names | BUILD_NAMES, problems)
     for entry in row.build.values():
         if isinstance(entry, Record):
-            _check_import(entry.call, entry.place, framework, problems)
+            check_import(entry.call, entry.place, framework, problems)
     for entry in class_references(row).values():
-        _check_import(entry.path, entry.place, framework, problems)
+        check_import(entry.path, entry.place, framework, problems)
     for located in row.read.values():
         check_names(located, READ_NAMES, problems)
     _check_constraints(row.requires, node_names, problems)
@@ -315,7 +319,7 @@ def _check_state(
         if row.state.record is None:
             problems.add(place.problem("call: record without a record", "the record's class under 'record'"))
         else:
-            _check_import(row.state.record, place / "record", framework, problems)
+            check_import(row.state.record, place / "record", framework, problems)
 
 
 def _check_call(state: State, place: Place, problems: Problems) -> None:
@@ -330,10 +334,11 @@ def _check_call(state: State, place: Place, problems: Problems) -> None:
     if state.spread_by is not None and state.time_axis is None:
         problems.add((place / "spread_by").problem("no time_axis", "sequences of batches", "add time_axis"))
     for variable in state.variables:
-        if variable.read_from is not None and state.time_axis is None:
+        if variable.read_from not in (None, FORWARD) and state.time_axis is None:
             where = place / "variables" / variable.name / "from"
             problems.add(where.problem("no time_axis", "the axis of time in what is read", "add time_axis"))
-        if state.call == "positional" and variable.kept_as not in state.returns:
+        known = variable.kept_as in state.returns or variable.read_from == FORWARD
+        if state.call == "positional" and not known:
             found = f"{variable.kept_as!r} is not among what forward returns"
             problems.add((place / "returns").problem(found, "all variables"))
 

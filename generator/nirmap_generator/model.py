@@ -190,8 +190,29 @@ class State:
 
 
 @dataclass(frozen=True)
+class Member:
+    """One node of the small graph that a module is."""
+
+    name: str
+    node: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class SubGraph:
+    """The small graph that a module is: its nodes, and its edges, which begin at ``input`` and end at ``output``."""
+
+    name: str
+    members: tuple[Member, ...]
+    edges: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Row:
-    """One module that stands for one node."""
+    """One module that stands for one node, or for a small graph.
+
+    For a graph, ``node`` is NIRGraph, and parameters, free variables and state variables go by ``member.name``.
+    """
 
     node: str
     module: str
@@ -210,6 +231,7 @@ class Row:
     not_read: str
     reset: str
     place: Place
+    graph: SubGraph | None = None
 
     @property
     def class_name(self) -> str:
@@ -241,6 +263,12 @@ class Framework:
     not_mapped: Mapping[str, str]
     bypassed: tuple[Bypassed, ...]
     document: Document
+    graphs: tuple[Row, ...] = ()
+
+    @property
+    def all_rows(self) -> tuple[Row, ...]:
+        """The rows for nodes, and those for graphs."""
+        return (*self.rows, *self.graphs)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from nirmap_generator import pipeline
 from nirmap_generator.check import check_framework
 from nirmap_generator.check_files import check_files, is_shared
+from nirmap_generator.graphs import check_graphs
 from nirmap_generator.load import Document, load
 from nirmap_generator.parsing import Parser
 from nirmap_generator.pipeline import Declarations
@@ -49,6 +50,7 @@ def read(folder: Path, base: Path) -> Declarations:
     for framework in own:
         included = [row for name in framework.includes if name in shared for row in shared[name].rows]
         check_framework(framework, known.catalogue, problems, included)
+        check_graphs(framework, known.catalogue, problems)
     problems.raise_if_any()
     return Declarations(
         known.catalogue,
@@ -83,7 +85,7 @@ def _prove(declarations: Declarations) -> None:
     problems = Problems()
     for framework in declarations.frameworks:
         if not is_shared(framework):
-            prove(declarations.catalogue, list(framework.rows), problems)
+            prove(declarations.catalogue, list(framework.all_rows), problems)
     problems.raise_if_any()
 
 

@@ -22,6 +22,7 @@ from nirmap_generator.model import (
     Function,
     LaterReset,
     Located,
+    Member,
     Parameter,
     Place,
     Primitive,
@@ -29,9 +30,13 @@ from nirmap_generator.model import (
     Row,
     State,
     StateVariable,
+    SubGraph,
     Variable,
 )
 from nirmap_generator.problems import Problems
+
+# What a row stands for that is not one node.
+GRAPH = "NIRGraph"
 
 
 @dataclass
@@ -155,6 +160,12 @@ class Parser:
                 # A row that is not whole would be reported again for what it lacks.
                 if len(self.problems) == before:
                     rows += [replace(row, module=module) for module in _texts(entry["module"])]
+        graphs: list[Row] = []
+        for name, entry in data.get("graphs", {}).items():
+            before = len(self.problems)
+            row = self.graph(name, entry, root / "graphs" / name)
+            if len(self.problems) == before:
+                graphs.append(row)
         bypassed = [
             Bypassed(entry["module"], self.constraints(entry, "reads_only_if", place), place)
             for index, entry in enumerate(data.get("bypassed", ()))
@@ -173,6 +184,7 @@ class Parser:
             not_mapped=data.get("not_mapped", {}),
             bypassed=tuple(bypassed),
             document=document,
+            graphs=tuple(graphs),
         )
 
     def row(self, node: str, data: Mapping[str, Any], place: Place) -> Row:
@@ -196,6 +208,24 @@ class Parser:
             reset=data.get("reset", "value"),
             place=place,
         )
+
+    def graph(self, name: str, data: Mapping[str, Any], place: Place) -> Row:
+        """A module that is a small graph, as a row whose names are ``member.name``."""
+        row = self.row(GRAPH, data, place)
+        members: list[Member] = []
+        for member, entry in data.get("nodes", {}).items():
+            where = place / "nodes" / member
+            members.append(Member(member, entry["node"], where))
+            read, free = self.table(entry, "read", where), self.table(entry, "normal_form", where)
+            row = replace(
+                row,
+                read={**row.read, **{f"{member}.{key}": value for key, value in read.items()}},
+                normal_form={**row.normal_form, **{f"{member}.{key}": value for key, value in free.items()}},
+            )
+        if "refused" in data:
+            return replace(row, not_built=data["refused"], not_read=data["refused"])
+        edges = tuple((source, target) for source, target in data["edges"])
+        return replace(row, graph=SubGraph(name, tuple(members), edges))
 
     def arguments(
         self, data: Mapping[str, Any], place: Place

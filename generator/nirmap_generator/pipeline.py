@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nirmap_generator.check import check_against_nir, check_catalogue, check_framework
 from nirmap_generator.check_files import check_files, check_functions, is_shared
+from nirmap_generator.graphs import check_graphs
 from nirmap_generator.load import Document, load
 from nirmap_generator.model import Catalogue, Framework, Function
 from nirmap_generator.parsing import Parser
@@ -99,6 +100,7 @@ def _check_against_catalogue(
     for framework in frameworks:
         included = [row for name in framework.includes for row in rows.get(name, ())]
         check_framework(framework, catalogue, problems, included)
+        check_graphs(framework, catalogue, problems)
     if len(problems) > 0:
         check_against_nir(catalogue, problems)
 
@@ -136,7 +138,7 @@ def prove_all(declarations: Declarations) -> None:
     prove_catalogue(declarations.catalogue, problems)
     prove_rewrites(declarations.catalogue, declarations.rewrites, problems)
     for framework in declarations.frameworks:
-        prove(declarations.catalogue, list(framework.rows), problems)
+        prove(declarations.catalogue, list(framework.all_rows), problems)
     problems.raise_if_any()
 
 

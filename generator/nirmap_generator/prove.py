@@ -21,6 +21,7 @@ from nirmap_generator.check import build_expressions, class_names, module_paths
 from nirmap_generator.draw import Draw
 from nirmap_generator.evaluate import EvaluationError, NotSymbolic, Opaque, equal, evaluate, symbolic
 from nirmap_generator.expressions import Expression, parse
+from nirmap_generator.graphs import primitive_of
 from nirmap_generator.model import Catalogue, Constraint, Located, Parameter, Place, Primitive, Row
 from nirmap_generator.problems import Problem, Problems
 
@@ -44,14 +45,15 @@ def prove(catalogue: Catalogue, rows: list[Row], problems: Problems) -> None:
     for row in rows:
         # What is never built, cannot be built and read.
         if not row.not_built:
-            prove_row(row, catalogue.primitives[row.node], problems)
+            prove_row(row, primitive_of(row, catalogue), problems)
 
 
 def prove_row(row: Row, primitive: Primitive, problems: Problems) -> None:
     """Proves one row; every failure is a problem that shows the counter-example."""
     before = len(problems)
     proof = _Proof(row, primitive, problems)
-    draw = Draw(f"{row.node} {row.module} {row.reset}", primitive)
+    name = row.node if row.graph is None else row.graph.name
+    draw = Draw(f"{name} {row.module} {row.reset}", primitive)
     try:
         for number in range(DRAWS):
             node = proof.node(draw)
@@ -230,6 +232,8 @@ def same(a: Any, b: Any) -> bool:
         return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):
         return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    if isinstance(a, Opaque) and isinstance(b, Opaque):
+        return a.function == b.function and same(a.arguments, b.arguments)
     return bool(a == b)
 
 

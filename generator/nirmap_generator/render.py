@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nirmap_generator.check import build_expressions, class_paths, module_paths
+from nirmap_generator.graphs import gains
 from nirmap_generator.model import (
     AffineMap,
     Catalogue,
@@ -64,10 +65,25 @@ def class_imports(paths: Iterable[str]) -> list[str]:
 
 
 def function_name(row: Row, verb: str) -> str:
-    """``build_lif_as_leaky``: the verb, the node and the class."""
+    """``build_lif_as_leaky``: the verb, the node (or the name of the graph) and the class."""
     words = {"build": "as", "normalise": "for", "read": "from"}
+    name = snake(row.node) if row.graph is None else row.graph.name
     suffix = "_by_subtraction" if row.reset == "subtract" else ""
-    return f"{verb}_{snake(row.node)}_{words[verb]}_{snake(row.class_name)}{suffix}"
+    return f"{verb}_{name}_{words[verb]}_{snake(row.class_name)}{suffix}"
+
+
+def title(row: Row) -> str:
+    """What a row stands for, as docstrings say it."""
+    return f"nir.{row.node}" if row.graph is None else f"The graph {row.graph.name}"
+
+
+def normal_forms(row: Row) -> dict[str, dict[str, Located]]:
+    """For each node of a graph that has a normal form, the values of its free variables."""
+    forms: dict[str, dict[str, Located]] = {}
+    for name, located in row.normal_form.items():
+        member, _, free = name.partition(".")
+        forms.setdefault(member, {})[free] = located
+    return forms
 
 
 def snake(name: str) -> str:
@@ -108,7 +124,12 @@ def node_condition(located: Located) -> str:
 
 
 def _from_node(located: Located) -> dict[str, str]:
-    return {name: f"node[{quote(name)}]" for name in located.expression.names if name != "dt"}
+    members = {path[0] for path in located.expression.attributes}
+    return {
+        name: f"rows.member(node, {quote(name)})" if name in members else f"node[{quote(name)}]"
+        for name in located.expression.names
+        if name != "dt"
+    }
 
 
 def module_constraints(constraints: tuple[Constraint, ...]) -> str:
@@ -170,9 +191,16 @@ def _argument(value: Located | ClassReference) -> str:
 def assignment(located: Located, name: str) -> str:
     """Sets an attribute of a module: a tensor or a truth value as it is, anything else as a parameter."""
     text = _argument(located)
+    if "." in name:
+        return f"rows.assign(module, {name!r}, {_assigned(text)})"
     if text in ("True", "False"):  # torch's modules are declared to hold tensors and modules only
         return f"vars(module)[{name!r}] = {text}"
-    return f"module.{name} = " + (text if text.startswith("to.tensor(") else f"to.parameter({text})")
+    return f"module.{name} = {_assigned(text)}"
+
+
+def _assigned(text: str) -> str:
+    """A tensor as it is, anything else as a parameter."""
+    return text if text.startswith("to.tensor(") else f"to.parameter({text})"
 
 
 def returns_others(row: Row) -> bool:
@@ -290,12 +318,14 @@ class Renderer:
             node_condition,
             node_names,
             node_python,
+            normal_forms,
             parameter_arguments,
             part_python,
             python,
             quote,
             records,
             returns_others,
+            self.gains,
             self.names_in,
             self.names_in_build,
             self.names_in_series,
@@ -304,12 +334,16 @@ class Renderer:
             self_python,
             snake,
             source,
+            title,
         ]
         self.environment.filters.update({function.__name__: function for function in functions})
 
     def read_python(self, located: Located, row: Row) -> str:
         """What a module's attributes say of one parameter: arrays for neurons, weights and integers as they are."""
-        kind = self.catalogue.primitives[row.node].parameters[str(located.place.path[-1])].kind
+        path, node = located.place.path, row.node
+        if row.graph is not None:
+            node = next(member.node for member in row.graph.members if member.name == path[-3])
+        kind = self.catalogue.primitives[node].parameters[str(path[-1])].kind
         if kind == "neuron":
             return to_python(located.expression, {}, attribute=lambda text: f"rows.array({text})")
         if kind == "weight":
@@ -319,7 +353,13 @@ class Renderer:
     def names_in(self, row: Row, located: Iterable[Located]) -> list[str]:
         """The node's parameters that some expressions speak of, in the order of the catalogue."""
         used = {name for entry in located for name in entry.expression.names}
+        if row.graph is not None:
+            return [member.name for member in row.graph.members if member.name in used]
         return [name for name in self.catalogue.primitives[row.node].parameters if name in used]
+
+    def gains(self, row: Row) -> dict[str, str]:
+        """The parameters of a graph that take over a gain, and the node whose gain it is."""
+        return gains(row, self.catalogue)
 
     def names_in_build(self, row: Row) -> list[str]:
         """The node's parameters that build speaks of."""
@@ -354,7 +394,7 @@ class Renderer:
             framework=framework,
             class_imports=class_imports(paths),
             plain_imports=["import torch"],
-            uses_catalogue=any(row.normal_form for row in framework.rows),
+            uses_catalogue=any(row.normal_form for row in framework.all_rows),
         )
 
 

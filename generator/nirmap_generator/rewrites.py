@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nirmap_generator.check import check_names, did_you_mean, expect_keys
+from nirmap_generator.graphs import check_members
 from nirmap_generator.load import Document
 from nirmap_generator.model import Catalogue, Constraint, Located, Place
 from nirmap_generator.parsing import Parser
@@ -100,7 +101,7 @@ def _check_rewrite(rewrite: Rewrite, catalogue: Catalogue, problems: Problems) -
     expect_keys(place / "read", rewrite.read, primitive.declared, problems)
     parameters = {part.name: catalogue.primitives[part.node].declared for part in rewrite.series}
     for located in rewrite.read.values():
-        _check_reading(located, parameters, problems)
+        check_members(located, parameters, problems)
     expect_keys(place / "state", rewrite.state, primitive.state, problems)
     variables = {
         (part.name, name) for part in rewrite.series for name in catalogue.primitives[part.node].state
@@ -111,12 +112,3 @@ def _check_rewrite(rewrite: Rewrite, catalogue: Catalogue, problems: Problems) -
                 ", ".join(sorted(".".join(known) for known in variables)) or "no state: no part keeps any"
             )
             problems.add((place / "state" / variable).problem(".".join(entry), expected))
-
-
-def _check_reading(located: Located, parameters: Mapping[str, Collection[str]], problems: Problems) -> None:
-    """What is read are parameters of parts, and dt."""
-    check_names(located, {*parameters, "dt"}, problems)
-    for path in located.expression.attributes:
-        if path[0] in parameters and (len(path) != 2 or path[1] not in parameters[path[0]]):
-            expected = ", ".join(f"{path[0]}.{name}" for name in parameters[path[0]])
-            problems.add(located.place.problem(".".join(path), expected))

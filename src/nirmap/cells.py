@@ -56,7 +56,7 @@ class Recipe:
             LookupError: no registry holds it.
         """
         registry: Any = getattr(importlib.import_module(self.build.__module__), "REGISTRY", None)
-        for row in registry.rows if registry else ():
+        for row in (*registry.rows, *registry.graphs) if registry else ():
             if row.build is self.build:
                 found: Row = row
                 return found
@@ -111,6 +111,7 @@ class Cell(torch.nn.Module):
         self.module = module
         self.path = row.path
         self.node = row.node
+        self.graph = row.graph
         self.stateful = bool(primitive.state)
         self.variables = [variable.name for variable in row.state.variables]
         self.kept_as = [variable.kept_as for variable in row.state.variables]

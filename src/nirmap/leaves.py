@@ -13,12 +13,22 @@ import torch
 
 from nirmap.cells import Cell
 from nirmap.errors import ConstraintError, TraceError
+from nirmap.graphs import original
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.registry import frameworks, load_registry, rows_for_module
 from nirmap.resets import RESET_KEY, Reset
 from nirmap.series import Series
 from nirmap_registry.catalogue import PRIMITIVES
-from nirmap_registry.rows import Bypassed, ModuleConstraint, Primitive, Registry, Row, StateCall, Values
+from nirmap_registry.rows import (
+    Bypassed,
+    ModuleConstraint,
+    Primitive,
+    Registry,
+    Row,
+    StateCall,
+    SubGraph,
+    Values,
+)
 
 ModuleMap = Mapping[type[torch.nn.Module], Callable[[torch.nn.Module], nir.NIRNode]]
 # What a subclass may have of its own without changing what the module computes.
@@ -73,7 +83,7 @@ class Leaves:
     )
 
     def __post_init__(self) -> None:
-        for row in self.registry.rows:
+        for row in (*self.registry.rows, *self.registry.graphs):
             self.rows.setdefault(row.module, rows_for_module(self.registry, row.module))
         # The built-in modules are known in every framework: they serve where one cannot express a node.
         built_in = load_registry("torch")
@@ -199,6 +209,14 @@ class Leaves:
                 return primitive, row.read(module, self.dt)
         return primitive, module.read(row, self.dt)
 
+    def read_graph(self, module: torch.nn.Module, row: Row, graph: SubGraph) -> Values:
+        """The parameters of the graph that a module is, as ``node.parameter``."""
+        if not isinstance(module, Cell):
+            with effective(module):
+                return row.read(module, self.dt)
+        values = row.read(module.module, self.dt)
+        return original(graph, values, module.free) if module.free else values
+
     def row_of(self, module: torch.nn.Module, where: str) -> Row:
         """The row that a module is read by: that from which a cell was built, else the first that fits."""
         return self.row_of_cell(module, where) if isinstance(module, Cell) else self.row_for(module, where)
@@ -242,7 +260,7 @@ def _inexpressible(
     return ConstraintError(
         where,
         f"{broken[0][0].path} with " + ", ".join(sorted({_setting(module, entry) for _, entry in broken})),
-        "; or ".join(f"{entry.that} for a nir.{row.node} ({entry.because})" for row, entry in broken),
+        "; or ".join(dict.fromkeys(_demand(row, entry) for row, entry in broken)),
         next((entry.do for _, entry in broken if entry.do), ""),
     )
 
@@ -293,19 +311,24 @@ def effective(module: torch.nn.Module) -> Generator[None]:
     of date between calls; those of ``torch.nn.utils.parametrizations`` are computed whenever they are read, which may
     change buffers.
     """
-    hooks = [hook for hook in _hooks(module, "_forward_pre_hooks") if is_of_torch(hook)]
-    if not hooks and not torch.nn.utils.parametrize.is_parametrized(module):
+    # Frameworks may have a method of their own that is called ``modules``.
+    parts = list(torch.nn.Module.modules(module))
+    hooks = [
+        (hook, part) for part in parts for hook in _hooks(part, "_forward_pre_hooks") if is_of_torch(hook)
+    ]
+    if not hooks and not any(torch.nn.utils.parametrize.is_parametrized(part) for part in parts):
         yield
         return
-    attributes = dict(vars(module))
+    attributes = [(part, dict(vars(part))) for part in parts]
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
     try:
         with torch.no_grad():
-            for hook in hooks:
-                hook(module, ())
+            for hook, part in hooks:
+                hook(part, ())
         yield
     finally:
-        vars(module).update(attributes)
+        for part, held in attributes:
+            vars(part).update(held)
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
@@ -335,6 +358,16 @@ def check_hooks(module: torch.nn.Module, where: str) -> None:
             "a module without hooks, since a hook may change its result",
             "remove the hook with the handle that registering it returned",
         )
+
+
+def _demand(row: Row, constraint: ModuleConstraint) -> str:
+    """What a module has to fulfil for a row."""
+    what = (
+        f"a nir.{row.node}"
+        if row.graph is None
+        else "a graph of " + ", ".join(dict.fromkeys(node for _, node in row.graph.nodes))
+    )
+    return f"{constraint.that} for {what} ({constraint.because})"
 
 
 def _setting(module: torch.nn.Module, constraint: ModuleConstraint) -> str:

@@ -16,6 +16,7 @@ from nirmap.cells import Cell
 from nirmap.entries import Entry
 from nirmap.errors import ConstraintError, TraceError
 from nirmap.functions import is_in_place, is_zeros
+from nirmap.graphs import written
 from nirmap.leaves import Leaves, check_hooks, returned_values
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.report import Report
@@ -130,8 +131,16 @@ class Reader(Arithmetic):
         if isinstance(module, Series):
             return self._series(module, name, signal, where)
         row = self.leaves.row_of(module, where)
-        primitive, values = self.leaves.read(module, row)
-        added = self.graph.add_module(name, module, primitive, values, signal, where, _metadata(row.reset))
+        if row.graph is not None:
+            for part in torch.nn.Module.modules(module):
+                check_hooks(part, where)
+            inner = written(row.graph, self.leaves.read_graph(module, row, row.graph), where)
+            added = self.graph.add_graph(name, module, inner, signal, where)
+        else:
+            primitive, values = self.leaves.read(module, row)
+            added = self.graph.add_module(
+                name, module, primitive, values, signal, where, _metadata(row.reset)
+            )
         if row.state is None:
             return Signal.of(added)
         if isinstance(module, Cell):

@@ -22,7 +22,7 @@ import torch
 from nirmap.errors import MappingError, UnsupportedNodeError
 from nirmap.resets import Reset
 from nirmap_registry import FRAMEWORKS
-from nirmap_registry.rows import Registry, Row
+from nirmap_registry.rows import Registry, Row, SubGraph
 
 ENTRY_POINTS = "nirmap.frameworks"
 
@@ -109,7 +109,7 @@ def check_registry(registry: Registry) -> None:
     Raises:
         MappingError: with the row's file and line, what the class has, and what was declared.
     """
-    for row in registry.rows:
+    for row in (*registry.rows, *registry.graphs):
         check_row(row)
 
 
@@ -122,6 +122,24 @@ def check_row(row: Row) -> None:
         _check_constructor(f"{row.path}({name}=...)", record, fields, accounted, name + ".", row.source)
     if row.state is not None:
         _check_forward(row)
+    if row.graph is not None and row.build is not None:
+        _check_feedback(row, row.graph)
+
+
+def _check_feedback(row: Row, graph: SubGraph) -> None:
+    """The state of a graph holds the outputs that are fed back, and no others."""
+    from nirmap.graphs import OUTPUT, delayed_in
+
+    fed_back = {f"{source}.{OUTPUT}" for source, _ in delayed_in(graph)}
+    held = {variable.name for variable in row.state.variables} if row.state is not None else set[str]()
+    found = {name for name in held if name.rpartition(".")[2] == OUTPUT}
+    if found != fed_back:
+        raise MappingError(
+            row.source,
+            f"the state of the graph {graph.name} holds {', '.join(sorted(found)) or 'no output'}",
+            f"the outputs that are fed back: {', '.join(sorted(fed_back)) or 'there is none'}",
+            "correct state.variables, or the edges",
+        )
 
 
 def _parameters(function: Any) -> dict[str, inspect.Parameter]:
@@ -203,5 +221,5 @@ def rows_for_node(registry: Registry, node: str, reset: Reset = "value") -> list
 
 
 def rows_for_module(registry: Registry, module: type[torch.nn.Module]) -> list[Row]:
-    """The rows of exactly this class, in the order of the table."""
-    return [row for row in registry.rows if row.module is module]
+    """The rows of exactly this class, in the order of the table, and behind them those for which it is a graph."""
+    return [row for row in (*registry.rows, *registry.graphs) if row.module is module]

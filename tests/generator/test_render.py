@@ -128,7 +128,7 @@ def test_a_text_is_the_same_text_in_the_module(text: str) -> None:
     declarations = declared()
     sources = rendered(lambda document: with_texts(document, text))
     for framework in declarations.frameworks:
-        constraints = [entry for row in framework.rows for entry in (*row.requires, *row.reads_only_if)]
+        constraints = [entry for row in framework.all_rows for entry in (*row.requires, *row.reads_only_if)]
         constraints += [entry for bypassed in framework.bypassed for entry in bypassed.reads_only_if]
         shown = len(constraints) + sum(bool(entry.do) for entry in constraints)
         shown += len(framework.not_mapped) + len(["description", "distribution", "versions"])
@@ -203,7 +203,7 @@ def test_a_row_is_found_by_the_line_that_the_module_names() -> None:
     sources = rendered(lambda document: document)
     for framework in declared().frameworks:
         texts = texts_of(sources[framework.name])
-        for row in framework.rows:
+        for row in framework.all_rows:
             line, _ = framework.document.position(row.place.path)
             assert f"{framework.document.file}:{line}" in texts
 

@@ -1,0 +1,164 @@
+"""Modules that are small graphs are written as graphs that do what the module does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nir
+import norse.torch as norse
+import numpy as np
+import pytest
+import sinabs.layers as sl
+import snntorch as snn
+import torch
+from torch import Tensor, nn
+
+import nirmap
+from nirmap.oracle.interpreter import simulate
+from runtime.recurrent_modules import (
+    BATCH,
+    CASES,
+    DT,
+    INPUTS,
+    NEURONS,
+    STEPS,
+    Case,
+    OfNorse,
+    OfSnntorch,
+    WithCurrent,
+    rockpool_neuron,
+    sinabs_options,
+)
+
+
+def written(case: Case, module: nn.Module) -> nir.NIRGraph:
+    """The graph of a user's model with the module."""
+    return nirmap.to_nir(case.model(module), case.framework, dt=DT, sample=torch.zeros(1, *case.shape))
+
+
+def sub_graph(graph: nir.NIRGraph) -> Any:
+    """The one graph in a graph."""
+    (inner,) = (node for node in graph.nodes.values() if isinstance(node, nir.NIRGraph))
+    return inner
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_module_that_is_a_graph_is_written_as_one_that_does_the_same(name: str, seed: int) -> None:
+    """Otherwise a recurrent network would lose its feedback, or have it a step early or late, once it is a file."""
+    case = CASES[name]
+    torch.manual_seed(seed)
+    dtype = torch.float64 if case.framework in ("snntorch", "norse") else torch.float32
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        module = case.make()
+        xs = torch.randn(STEPS, BATCH, *case.shape) + 0.4
+        graph = written(case, module)
+        with torch.no_grad():
+            expected = case.run(module, xs, case.state).numpy()
+    finally:
+        torch.set_default_dtype(before)
+    inner = sub_graph(graph)
+    kinds = [type(node).__name__ for node in inner.nodes.values()]
+    assert sorted(kinds) == sorted([*case.nodes.split(), "Input", "Output"])
+    (found,) = simulate(graph, xs.double().numpy(), DT).outputs.values()
+    np.testing.assert_allclose(found, expected, atol=1e-9 if dtype == torch.float64 else 0)
+    assert expected.any()
+    assert len(np.unique(expected)) > 1
+
+
+class Swapped(nn.Module):
+    """Two recurrent layers, of which the second one is given the spikes of the first as its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = (
+            snn.RLeaky(0.9, linear_features=4, reset_mechanism="zero", reset_delay=False) for _ in range(2)
+        )
+
+    def forward(self, x: Tensor, spk: Any = None, mem: Any = None, other: Any = None) -> Any:
+        one, mem = self.one(x, spk, mem)
+        two, other = self.two(one, one, other)
+        return two, one, mem, other
+
+
+REFUSED: dict[str, tuple[str, Any, str]] = {
+    "RSynaptic is reset a step late": (
+        "snntorch",
+        lambda: WithCurrent(snn.RSynaptic(0.9, 0.9, linear_features=NEURONS, reset_mechanism="zero")),
+        "reset a step after its spike",
+    ),
+    "RLeaky subtracts": (
+        "snntorch",
+        lambda: OfSnntorch(snn.RLeaky(0.9, linear_features=NEURONS)),
+        "a NIR neuron is reset to a value",
+    ),
+    "RLeaky is reset a step late": (
+        "snntorch",
+        lambda: OfSnntorch(snn.RLeaky(0.9, linear_features=NEURONS, reset_mechanism="zero")),
+        "in the step of its spike",
+    ),
+    "spikes of another layer": ("snntorch", Swapped, "the further argument"),
+    "another time step": (
+        "norse",
+        lambda: OfNorse(norse.LIFRecurrentCell(INPUTS, NEURONS, dt=2 * DT)),
+        "built for another time step",
+    ),
+    "adaptive threshold": (
+        "norse",
+        lambda: OfNorse(norse.LSNNRecurrentCell(INPUTS, NEURONS)),
+        "no neuron with an adaptive threshold",
+    ),
+    "Izhikevich": (
+        "norse",
+        lambda: OfNorse(norse.LIFRefracRecurrentCell(INPUTS, NEURONS)),
+        "no neuron with a refractory period",
+    ),
+    "a bias that sinabs leaves out": (
+        "sinabs",
+        lambda: nn.Sequential(
+            sl.LIFRecurrent(tau_mem=5.0, **{**sinabs_options(), "rec_connect": nn.Linear(NEURONS, NEURONS)})
+        ),
+        "leaves out the bias in the first step",
+    ),
+    "several spikes": (
+        "sinabs",
+        lambda: nn.Sequential(sl.IAFRecurrent(rec_connect=nn.Linear(NEURONS, NEURONS, bias=False))),
+        "at most once in a step",
+    ),
+    "no value to be reset to": (
+        "rockpool",
+        lambda: rockpool_neuron(True, max_spikes_per_dt=torch.tensor(5.0)),
+        "subtracts its threshold .*; a NIR neuron is reset to a value",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_nir_cannot_express_is_refused_and_the_error_says_why(name: str) -> None:
+    """A graph that is nearly the module's would be worse than none."""
+    framework, make, reason = REFUSED[name]
+    width = 4 if make is Swapped else INPUTS if framework == "norse" else NEURONS
+    with pytest.raises((nirmap.ConstraintError, nirmap.TraceError), match=reason):
+        nirmap.to_nir(make(), framework, dt=DT, sample=torch.zeros(1, width))
+
+
+def test_a_hook_on_a_layer_inside_of_the_module_is_refused() -> None:
+    """It may change what comes back, of which the weights say nothing."""
+    layer: Any = snn.RLeaky(0.9, linear_features=NEURONS, reset_mechanism="zero", reset_delay=False)
+    layer.recurrent.register_forward_hook(lambda module, inputs, output: 2 * output)
+    with pytest.raises(nirmap.TraceError, match="forward hook"):
+        nirmap.to_nir(OfSnntorch(layer), "snntorch", dt=DT)
+
+
+def test_a_weight_that_torch_computes_inside_of_the_module_is_read_as_the_next_call_uses_it() -> None:
+    """Weights of weight_norm are out of date between calls."""
+    layer: Any = snn.RLeaky(0.9, linear_features=NEURONS, reset_mechanism="zero", reset_delay=False)
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        torch.nn.utils.weight_norm(layer.recurrent)
+    with torch.no_grad():
+        layer.recurrent.weight_g.mul_(3)
+    stale = layer.recurrent.weight.detach().numpy().copy()
+    inner = sub_graph(nirmap.to_nir(OfSnntorch(layer), "snntorch", dt=DT))
+    np.testing.assert_allclose(inner.nodes["recurrent"].weight, 3 * stale, rtol=1e-5)
