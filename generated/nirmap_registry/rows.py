@@ -526,22 +526,13 @@ def graph_normal_form(node: Values, graph: SubGraph, forms: Mapping[str, NormalF
     """
     parameters = dict(node)
     free: dict[str, Any] = {}
-    state: dict[str, AffineMap] = {}
-    gain: Array | float = 1.0
-    offset: Array | float = 0.0
-    output = AffineMap()
     for name, form in forms.items():
         parameters.update({f"{name}.{key}": value for key, value in form.parameters.items()})
         free.update({f"{name}.{key}": value for key, value in form.free.items()})
-        state.update({f"{name}.{key}": value for key, value in form.state.items()})
-        state[f"{name}.output"] = form.output
-        if ("input", name) in graph.edges:
-            gain, offset = form.gain, form.offset
-        if (name, "output") in graph.edges:
-            output = form.output
     for path, name in graph.gains.items():
         parameters[path] = _times_outputs(parameters[path], forms[name].gain)
-    return NormalForm(parameters, free, gain, offset, state, output)
+    first = [form for name, form in forms.items() if ("input", name) in graph.edges]
+    return NormalForm(parameters, free, first[0].gain if first else 1.0)
 
 
 def _times_outputs(value: Array, gain: Array | float) -> Array:

@@ -133,9 +133,18 @@ class GraphUnderConstruction:
         """The node that a node's output and state come from: the last of its parts, else itself."""
         return self.last_parts.get(name, name)
 
-    def add_node(self, name: str, primitive: Primitive, values: Values, signal: Signal, where: str) -> str:
+    def add_node(
+        self,
+        name: str,
+        primitive: Primitive,
+        values: Values,
+        signal: Signal,
+        where: str,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
         """A node that is not a module of its own."""
-        return self._add(name, Entry(primitive, values, where), signal, primitive.stateful)
+        entry = Entry(primitive, values, where, dict(metadata or {}))
+        return self._add(name, entry, signal, primitive.stateful)
 
     def add_scale(self, name: str, factor: torch.Tensor, signal: Signal, where: str) -> Signal:
         """A Scale node with one factor per neuron."""

@@ -31,7 +31,7 @@ class RecordCell(Cell):
         """Calls the module with a record."""
         if self.call.record is None:
             raise TypeError(f"{self.path} is declared without its record")
-        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input)
+        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input, kept)
         output, new = self.module(input, self.call.record(**variables))
         return output, [getattr(new, name) for name in self.kept_as]
 
@@ -41,10 +41,10 @@ class PositionalCell(Cell):
 
     def step(self, input: torch.Tensor, kept: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Calls the module with one argument for each variable."""
-        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input)
+        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input, kept)
         output, *new = self.module(input, **variables)
-        returned = dict(zip(self.returns, new, strict=True))
-        return output, [returned[name] for name in self.kept_as]
+        returned = {**dict(zip(self.returns, new, strict=True)), _FORWARD: output}
+        return output, [returned[name] for name in self.read_from]
 
 
 class AttributesCell(Cell):
@@ -71,7 +71,7 @@ class AttributesCell(Cell):
         if input.dim() == 0:  # a single neuron, which the module knows in a batch only
             one, after = self.step(input[None], [value[None] for value in kept])
             return one[0], [value[0] for value in after]
-        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input)
+        variables = dict(zip(self.kept_as, kept, strict=True)) | self._zeroed(input, kept)
         if self.call.spread_by is not None:
             return self._by_stand_in(input, variables, self.call.spread_by)
         axis = self.call.time_axis

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from nirmap.attributes import MISSING, Unknown, attribute, buffers_of, set_attribute
+from nirmap.declared_graphs import primitive_of
 from nirmap.neuron import State
-from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import (
     AffineMap,
     Array,
@@ -103,7 +103,8 @@ class Cell(torch.nn.Module):
         super().__init__()
         if row.state is None or row.build is None:
             raise TypeError(f"{row.path} is stateless and needs no cell, or is never built")
-        if all(parameter.kind != "weight" for parameter in primitive.parameters):
+        self.weights = {entry.name for entry in primitive.parameters if entry.kind == "weight"}
+        if not self.weights:
             # Frameworks may have a method of their own that is called ``parameters``.
             for parameter in vars(module)["_parameters"].values():
                 if parameter is not None:
@@ -123,8 +124,11 @@ class Cell(torch.nn.Module):
             self.left_behind += [*self.kept_as, *row.state.zeroed]
         self.output_index = self.kept_as.index(row.state.output) if row.state.output else None
         self.call = row.state
-        self.per_neuron = [entry.name for entry in primitive.parameters if entry.kind == "neuron"]
-        self.shape = np.shape(parameters[self.per_neuron[0]]) if self.per_neuron else ()
+        self.shapes = {
+            entry.name: np.shape(parameters[entry.name])
+            for entry in primitive.parameters
+            if entry.kind == "neuron"
+        }
         self.equivalence = primitive.equivalence or _NOTHING_FREE
         self.held: tuple[str, ...] = ()
         for name, value in normal.free.items():
@@ -150,9 +154,14 @@ class Cell(torch.nn.Module):
         if row.build is None:
             raise TypeError(f"{row.path} is never built")
         normal = normal_form(row, parameters, dt)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        # Recurrent modules draw weights, which are then set: the caller's random numbers stay what they were.
+        numbers: Any = torch.random
+        with (
+            np.errstate(divide="ignore", invalid="ignore"),
+            numbers.fork_rng([], enabled=row.graph is not None),
+        ):
             module = row.build(normal.parameters, dt, to)
-        cell = cls(module, row, PRIMITIVES[row.node], parameters, normal, dt, to)
+        cell = cls(module, row, primitive_of(row), parameters, normal, dt, to)
         # What the module makes by itself (a constant factor, a default of a record) is where and what torch's defaults
         # say.
         return cell.to(dtype=to.dtype, device=to.device)
@@ -160,14 +169,14 @@ class Cell(torch.nn.Module):
     def _hold(self, name: str, value: Array | float, neutral: float, to: Placement) -> None:
         """A buffer, where it changes anything: a free variable, or what the module keeps a multiple by."""
         if bool((np.asarray(value) != neutral).any()):
-            self.register_buffer(name, to.tensor(value))
+            self.register_buffer(_identifier(name), to.tensor(value))
             self.held += (name,)
 
     def _now(self, name: str | None) -> torch.Tensor | None:
         """What is held under a name now; None for nothing, which changes nothing."""
         if name not in self.held:
             return None
-        value: torch.Tensor = getattr(self, name)
+        value: torch.Tensor = getattr(self, _identifier(name))
         return value
 
     def current(self) -> torch.nn.Module:
@@ -181,13 +190,18 @@ class Cell(torch.nn.Module):
         They are those of the next step: what was loaded, trained or changed by hand is in them, in its precision.
         """
         values = row.read(self.current(), dt)
-        free = {name: array(getattr(self, name)) for name in self.equivalence.free if name in self.held}
+        free = {name: array(self._now(name)) for name in self.equivalence.free if name in self.held}
         if free:
             # 1 / gain is infinite for r = 0, and r / infinity is 0 again.
             with np.errstate(divide="ignore", invalid="ignore"):
-                values = self.equivalence.parameters(values, **self.equivalence.inverse(**free)).parameters
+                found = self.equivalence.parameters(values, **self.equivalence.inverse(**free)).parameters
+            # Weights, which take over the gain of a neuron behind them, keep the dtype that they have in the module.
+            values = {
+                name: value.astype(values[name].dtype) if name in self.weights else value
+                for name, value in found.items()
+            }
         return {
-            name: np.broadcast_to(value, self.shape) if name in self.per_neuron else value
+            name: np.broadcast_to(value, self.shapes[name]) if name in self.shapes else value
             for name, value in values.items()
         }
 
@@ -260,14 +274,16 @@ class Cell(torch.nn.Module):
         """Calls the module in its own way, on its own variables."""
         raise NotImplementedError
 
-    def _zeroed(self, input: torch.Tensor) -> dict[str, torch.Tensor]:
+    def _zeroed(self, input: torch.Tensor, kept: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         """The module's variables that are zero before each step."""
-        return {name: torch.zeros_like(input, requires_grad=False) for name in self.call.zeroed}
+        # Of a graph, the input may have another shape than the state.
+        like = input if self.graph is None else kept[0]
+        return {name: torch.zeros_like(like, requires_grad=False) for name in self.call.zeroed}
 
     def _inward(self, name: str, input: torch.Tensor, value: torch.Tensor | None) -> torch.Tensor:
         if value is None:
             value = torch.full_like(input, self.initial[name], requires_grad=False)
-        elif value.shape != input.shape:
+        elif self.graph is None and value.shape != input.shape:
             # Some modules begin anew, and say nothing, when the state is not of the shape of the input.
             value = value.expand(input.shape)
         entry = self._map(name)
@@ -276,12 +292,12 @@ class Cell(torch.nn.Module):
         value = value if scale is None else value / scale
         value = value if times is None else value * times
         later = self.call.reset_in_next_step
-        return value if later is None or name != "v" else later.undone(self.module, value)
+        return value if later is None or not _is_potential(name) else later.undone(self.module, value)
 
     def _outward(self, name: str, value: torch.Tensor) -> torch.Tensor:
         times = self._now(f"times_{name}")
         later = self.call.reset_in_next_step
-        value = value if later is None or name != "v" else later.done(self.module, value)
+        value = value if later is None or not _is_potential(name) else later.done(self.module, value)
         return self._back(value if times is None else value / times, self._map(name))
 
     def _map(self, name: str) -> AffineMap:
@@ -340,6 +356,16 @@ class Cell(torch.nn.Module):
             left_out |= {*self.unknown.attributes, *self.left_behind}
         attributes = {key: value for key, value in vars(part).items() if key not in left_out}
         return {**attributes, _CHILDREN: dict(part.named_children())}
+
+
+def _identifier(name: str) -> str:
+    """A name, which in a graph is ``node.name``, as that of a buffer."""
+    return name.replace(".", "_")
+
+
+def _is_potential(name: str) -> bool:
+    """Whether a state variable, of a node or of a node of a graph, is the membrane potential."""
+    return name.rpartition(".")[2] == "v"
 
 
 def _as(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

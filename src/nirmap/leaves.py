@@ -12,13 +12,12 @@ import nir
 import torch
 
 from nirmap.cells import Cell
+from nirmap.declared_graphs import primitive_of
 from nirmap.errors import ConstraintError, TraceError
-from nirmap.graphs import original
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.registry import frameworks, load_registry, rows_for_module
 from nirmap.resets import RESET_KEY, Reset
 from nirmap.series import Series
-from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import (
     Bypassed,
     ModuleConstraint,
@@ -26,7 +25,6 @@ from nirmap_registry.rows import (
     Registry,
     Row,
     StateCall,
-    SubGraph,
     Values,
 )
 
@@ -202,20 +200,15 @@ class Leaves:
         return next((entry for entry in row.reads_only_if if not self.holds(entry, module)), None)
 
     def read(self, module: torch.nn.Module, row: Row) -> tuple[Primitive, Values]:
-        """The primitive that a module stands for and its parameters, as the module's next call would use them."""
-        primitive = PRIMITIVES[row.node]
+        """The primitive that a module stands for and its parameters, as the module's next call would use them.
+
+        Those of a module that is a graph go by ``node.parameter``.
+        """
+        primitive = primitive_of(row)
         if not isinstance(module, Cell):
             with effective(module):
                 return primitive, row.read(module, self.dt)
         return primitive, module.read(row, self.dt)
-
-    def read_graph(self, module: torch.nn.Module, row: Row, graph: SubGraph) -> Values:
-        """The parameters of the graph that a module is, as ``node.parameter``."""
-        if not isinstance(module, Cell):
-            with effective(module):
-                return row.read(module, self.dt)
-        values = row.read(module.module, self.dt)
-        return original(graph, values, module.free) if module.free else values
 
     def row_of(self, module: torch.nn.Module, where: str) -> Row:
         """The row that a module is read by: that from which a cell was built, else the first that fits."""

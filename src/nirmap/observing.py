@@ -11,7 +11,8 @@ import numpy.typing as npt
 import torch
 
 from nirmap.errors import GraphError
-from nirmap.network import Network
+from nirmap.graph_cells import WHOLE
+from nirmap.network import OUTPUT, Network
 from nirmap.report import Report
 
 Array = npt.NDArray[np.float64]
@@ -135,9 +136,12 @@ class _Watch(torch.fx.Interpreter):
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         """A node's module, or one of those that handle the state."""
-        name = self.nodes.get(target)
+        name = self.nodes.get(target) if target != WHOLE else None
         if name is None:
-            return super().call_module(target, args, kwargs)
+            result: Any = super().call_module(target, args, kwargs)
+            if target == WHOLE:
+                self._inside(cast("Mapping[str, Any]", result[1]))
+            return result
         path = (*self.path, name)
         if name in self.inner:
             nested: Any = self.inner[name].run(*args)
@@ -148,6 +152,15 @@ class _Watch(torch.fx.Interpreter):
         self.kept.value(path, pair[0])
         self.kept.state(path, pair[1])
         return cast("Any", returned)
+
+    def _inside(self, state: Mapping[str, Any]) -> None:
+        """What is known of the nodes of a sub-graph that is one module: their state, and outputs that are fed back."""
+        for name, kept in state.items():
+            path = (*self.path, name)
+            own = {variable: value for variable, value in kept.items() if variable != OUTPUT}
+            self.kept.state(path, own)
+            if OUTPUT in kept:
+                self.kept.value(path, kept[OUTPUT])
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         """The result: the value of each Output node, and the state."""

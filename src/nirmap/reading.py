@@ -16,11 +16,12 @@ from nirmap.cells import Cell
 from nirmap.entries import Entry
 from nirmap.errors import ConstraintError, TraceError
 from nirmap.functions import is_in_place, is_zeros
+from nirmap.graph_cells import WHOLE, GraphCell
 from nirmap.graphs import written
 from nirmap.leaves import Leaves, check_hooks, returned_values
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.report import Report
-from nirmap.resets import RESET_KEY, Reset
+from nirmap.resets import metadata_of
 from nirmap.series import Change, Series, unrewritten
 from nirmap.signals import Constant, NamedOutputs, Returned, Signal, StateEntry, StateParts, StateValue, Value
 from nirmap.structures import parts_of
@@ -134,12 +135,12 @@ class Reader(Arithmetic):
         if row.graph is not None:
             for part in torch.nn.Module.modules(module):
                 check_hooks(part, where)
-            inner = written(row.graph, self.leaves.read_graph(module, row, row.graph), where)
+            inner = written(row.graph, self.leaves.read(module, row)[1], where, reset=row.reset)
             added = self.graph.add_graph(name, module, inner, signal, where)
         else:
             primitive, values = self.leaves.read(module, row)
             added = self.graph.add_module(
-                name, module, primitive, values, signal, where, _metadata(row.reset)
+                name, module, primitive, values, signal, where, metadata_of(row.reset)
             )
         if row.state is None:
             return Signal.of(added)
@@ -158,7 +159,7 @@ class Reader(Arithmetic):
         values, changes, parts = self._unrewritten(series, name, where)
         if not changes:
             added = self.graph.add_module(
-                name, series, PRIMITIVES[series.node], values, signal, where, _metadata(series.reset)
+                name, series, PRIMITIVES[series.node], values, signal, where, metadata_of(series.reset)
             )
             return Returned(added, 0) if series.stateful else Signal.of(added)
         for change in changes:
@@ -169,7 +170,7 @@ class Reader(Arithmetic):
         written: list[tuple[str, Entry, torch.nn.Module]] = []
         for part, node in rewrite.series:
             primitive = PRIMITIVES[node]
-            metadata = _metadata(series.reset if primitive.subtracts else "value")
+            metadata = metadata_of(series.reset if primitive.subtracts else "value")
             written.append((part, Entry(primitive, parts[part], where, metadata), series.part(part)))
         last = self.graph.add_series(name, written, signal, where)
         return Returned(last, 0) if series.stateful else Signal.of(last)
@@ -221,6 +222,15 @@ class NetworkReader(Reader):
         self.arguments = {identifiers[name]: name for name in self.report.inputs}
         self.graph.shapes_are_exact = True
 
+    def read(self) -> GraphUnderConstruction:
+        """The NIR graph; that of one module of the framework, where the network is one."""
+        whole = self.root.get_submodule(WHOLE) if hasattr(self.root, WHOLE) else None
+        if not isinstance(whole, GraphCell) or whole.cell.graph is None:
+            return super().read()
+        row = self.leaves.row_of_cell(whole.cell, whole.cell.path)
+        _, values = self.leaves.read(whole.cell, row)
+        return written(whole.cell.graph, values, whole.cell.path, whole.names, row.reset)
+
     def reserved_names(self) -> set[str]:
         """All names of the graph."""
         return super().reserved_names() | {*self.report.inputs, *self.report.outputs}
@@ -250,11 +260,6 @@ def _changed(rewrite: Rewrite, change: Change, where: str, why: str) -> Constrai
         f"{change.expected}, which {rewrite.name} makes it for a nir.{rewrite.node} ({why})",
         "set it back, or rebuild the network from a graph with the nodes that you want",
     )
-
-
-def _metadata(reset: Reset) -> dict[str, Any]:
-    """What a node says of its reset; nothing, where it is that of NIR."""
-    return {} if reset == "value" else {RESET_KEY: reset}
 
 
 def _needed(graph: torch.fx.Graph) -> set[Node]:

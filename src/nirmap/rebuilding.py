@@ -24,6 +24,7 @@ from nirmap.building import Builder, Built, is_stateful
 from nirmap.delays import Delays, delayed_edges
 from nirmap.errors import ConstraintError, DelayWarning
 from nirmap.files import read_graph
+from nirmap.graph_cells import WHOLE, BuiltGraph, build_graph
 from nirmap.names import RESERVED, safe_identifiers
 from nirmap.network import NameOutputs, Network, PackState, StateEntry, UnpackState
 from nirmap.registry import load_registry
@@ -226,18 +227,32 @@ def _rebuild(
     entries = _entries(built, delays, shapes)
     assembly = _assemble(graph, built, delays, names, entries, shapes)
     network = Network(assembly.modules, assembly.graph, "Network")
-    network.meta["nirmap"] = Report(
+    nodes = {name: entry.report for name, entry in built.items()}
+    network.meta["nirmap"] = _report(graph, shapes, context, nodes, delays.edges, names, reports)
+    return network
+
+
+def _report(
+    graph: nir.NIRGraph,
+    shapes: Shapes,
+    context: _Context,
+    nodes: Mapping[str, NodeReport],
+    delayed: Collection[tuple[str, str]],
+    names: Mapping[str, str],
+    reports: Mapping[str, Report],
+) -> Report:
+    """What was done for one graph."""
+    return Report(
         framework=context.builder.registry.framework,
         dt=context.builder.dt,
-        nodes={name: entry.report for name, entry in built.items()},
-        delayed=tuple(sorted(delays.edges)),
+        nodes=nodes,
+        delayed=tuple(sorted(delayed)),
         identifiers=names,
         inputs=tuple(inputs(graph)),
         outputs=tuple(outputs(graph)),
         shapes={name: shape for name in inputs(graph) if (shape := shapes.outputs.get(name)) is not None},
         graphs=reports,
     )
-    return network
 
 
 def _node(
@@ -258,6 +273,11 @@ def _node(
         path = f"{type(module).__module__}.{type(module).__qualname__}"
         return Built(module, stateful, NodeReport(type(node).__name__, path, "given"))
     if isinstance(node, nir.NIRGraph):
+        whole = _whole(node, shapes.subgraphs[name], context, where, stated)
+        if whole is not None:
+            network, entire = whole
+            reports[name] = network.meta["nirmap"]
+            return Built(network, True, entire.report, entire.cell.unpack.names)
         network = _rebuild(node, shapes.subgraphs[name], context, where + " / ", stated)
         report: Report = network.meta["nirmap"]
         reports[name] = report
@@ -268,12 +288,46 @@ def _node(
             else frozenset[str]()
         )
         return Built(network, bool(kept), NodeReport("NIRGraph", "torch.fx.GraphModule", "graph"), kept)
-    primitive = PRIMITIVES.get(type(node).__name__)
-    if primitive is None or not primitive.subtracts:
-        return context.builder.build(node, where)
-    reset = wanted_reset(reset_of(node.metadata, stated, where), context.asked, where)
     builder = context.builder
+    if not _is_reset(node):
+        return builder.build(node, where)
+    reset = wanted_reset(reset_of(node.metadata, stated, where), context.asked, where)
     return (builder if reset == builder.reset else replace(builder, reset=reset)).build(node, where)
+
+
+def _is_reset(node: nir.NIRNode) -> bool:
+    """Whether a spike resets something in a node."""
+    primitive = PRIMITIVES.get(type(node).__name__)
+    return primitive is not None and primitive.subtracts
+
+
+def _whole(
+    graph: nir.NIRGraph, shapes: Shapes, context: _Context, where: str, around: Reset | None
+) -> tuple[Network, BuiltGraph] | None:
+    """A sub-graph as one module of the framework; None where its nodes have modules of their own."""
+    builder = context.builder
+    if builder.trainable or any(type(node) in context.node_map for node in graph.nodes.values()):
+        return None
+    stated = reset_of(graph.metadata, around, where)
+    places = {name: f"{where} / node {name!r}" for name, node in graph.nodes.items() if _is_reset(node)}
+    resets = {
+        wanted_reset(reset_of(graph.nodes[name].metadata, stated, place), context.asked, place)
+        for name, place in places.items()
+    }
+    if len(resets) > 1:
+        return None
+    built = build_graph(graph, shapes, builder, where, resets.pop() if resets else "value")
+    if built is None:
+        return None
+    names = safe_identifiers(graph.nodes, RESERVED | {WHOLE, STATE})
+    assembly = _Assembly()
+    state = assembly.arguments(graph, names)
+    (name,) = inputs(graph)
+    result = assembly.call(WHOLE, built.cell, (assembly.values[name], state))
+    assembly.graph.output((assembly.item(result, 0), assembly.item(result, 1)))
+    network = Network(assembly.modules, assembly.graph, "Network")
+    network.meta["nirmap"] = _report(graph, shapes, context, built.nodes, built.delayed, names, {})
+    return network, built
 
 
 def _entries(built: Mapping[str, Built], delays: Delays, shapes: Shapes) -> list[StateEntry]:

@@ -128,7 +128,7 @@ def check_row(row: Row) -> None:
 
 def _check_feedback(row: Row, graph: SubGraph) -> None:
     """The state of a graph holds the outputs that are fed back, and no others."""
-    from nirmap.graphs import OUTPUT, delayed_in
+    from nirmap.declared_graphs import OUTPUT, delayed_in
 
     fed_back = {f"{source}.{OUTPUT}" for source, _ in delayed_in(graph)}
     held = {variable.name for variable in row.state.variables} if row.state is not None else set[str]()

@@ -48,6 +48,11 @@ def reset_of(metadata: Mapping[str, Any], around: Reset | None, where: str) -> R
     return check_reset(metadata[RESET_KEY], f"{where}: metadata[{RESET_KEY!r}]")
 
 
+def metadata_of(reset: Reset) -> dict[str, Any]:
+    """What the metadata of a node say of its reset; nothing, where it is that of NIR."""
+    return {} if reset == "value" else {RESET_KEY: reset}
+
+
 def stating(graph: nir.NIRGraph, asked: Reset | None) -> nir.NIRGraph:
     """A graph whose metadata state the reset that is asked for; the graph itself where none is, or they do.
 
