@@ -190,6 +190,10 @@ class GraphUnderConstruction:
         entry = self.entries[name]
         return self.stateful[name] and not (isinstance(entry, Entry) and entry.primitive.spikes)
 
+    def is_graph(self, name: str) -> bool:
+        """Whether a node is a sub-graph."""
+        return isinstance(self.entries[name], GraphUnderConstruction)
+
     def connect(self, entries: Mapping[int, Signal]) -> None:
         """Draws the edges, once all nodes are there.
 

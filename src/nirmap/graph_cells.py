@@ -178,7 +178,7 @@ def match(graph: nir.NIRGraph, declared: SubGraph) -> dict[str, str] | None:
         return None
     late = delayed_edges(graph, lambda name: is_stateful(graph.nodes[name])).edges
     for names in _isomorphisms(theirs, edges, ours, set(declared.edges)):
-        if late == {(names[source], names[target]) for source, target in delayed_in(declared)}:
+        if late == frozenset((names[source], names[target]) for source, target in delayed_in(declared)):
             return names
     return None
 
@@ -203,9 +203,12 @@ def _isomorphisms(
         graph.add_edges_from(sorted(edges))
         return graph
 
+    def alike(one: Mapping[str, type], other: Mapping[str, type]) -> bool:
+        return one["kind"] is other["kind"]
+
     matcher: Any = networkx.isomorphism.DiGraphMatcher(
         directed(ours, our_edges),
         directed(theirs, their_edges),
-        node_match=lambda one, other: one["kind"] is other["kind"],
+        node_match=alike,
     )
     yield from matcher.isomorphisms_iter()

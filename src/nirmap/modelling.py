@@ -20,6 +20,7 @@ class RecordingReader(Reader):
     def __init__(self, recording: Recording, leaves: Leaves) -> None:
         super().__init__(recording.graph, recording.root, leaves, {})
         self.recording = recording
+        self.returned: list[Value | None] = []
 
     def placeholder(self, node: Node) -> Value:
         """An input, or an entry of the state."""
@@ -38,6 +39,7 @@ class RecordingReader(Reader):
             Result(result.name, value, result.entry)
             for result, value in zip(self.recording.results, results, strict=True)
         ]
+        self.returned = [self.values.get(value) for value in results if isinstance(value, Node)]
         outputs = [result for result in found if not self._is_state(result)]
         # A model may return its output once, and have it given back as state.
         outputs = outputs or [result for result in found if self._is_signal(result.value)]
@@ -129,3 +131,18 @@ class RecordingReader(Reader):
                     "the state that its module returned",
                     "return the state in the structure and order in which it comes",
                 )
+            is_other = isinstance(held, Signal) and held != Signal.of(node)
+            if is_other and (number in self.recording.structured or self._is_lost(node)):
+                raise TraceError(
+                    f"node {node!r}",
+                    "its state becomes another signal in the next step",
+                    "the state that its module returned",
+                    "return the new state as it is, beside the outputs",
+                )
+
+    def _is_lost(self, node: str) -> bool:
+        """Whether a module whose output is fed back is given more state than what the model returns of it."""
+        if not self.graph.is_graph(node):
+            return False
+        own = [value for value in self.returned if value in (Signal.of(node), StateValue(node))]
+        return len(own) < list(self.given_to.values()).count(node)

@@ -19,6 +19,11 @@ STEPS, BATCH, INPUTS, NEURONS = 60, 3, 4, 6
 IMAGE = (2, 5, 4)
 
 
+def seed(number: int) -> None:
+    """Begins torch's random numbers anew."""
+    torch.manual_seed(number)  # pyright: ignore[reportUnknownMemberType]
+
+
 def drawn(low: float, high: float, *shape: int) -> Tensor:
     """Numbers between two bounds, one for each neuron by default."""
     return torch.rand(*(shape or (NEURONS,))) * (high - low) + low
@@ -198,10 +203,10 @@ def _of_norse() -> dict[str, Case]:
     }
 
 
-def sinabs_options() -> dict[str, Any]:
+def sinabs_options(bias: bool = False) -> dict[str, Any]:
     """What makes a sinabs layer one that NIR can express."""
     return {
-        "rec_connect": nn.Linear(NEURONS, NEURONS, bias=False),
+        "rec_connect": nn.Linear(NEURONS, NEURONS, bias=bias),
         "spike_threshold": drawn(0.3, 0.7),
         "spike_fn": sa.SingleSpike,
         "reset_fn": sa.MembraneReset(),

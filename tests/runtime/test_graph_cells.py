@@ -10,13 +10,16 @@ from typing import Any, cast
 import nir
 import numpy as np
 import pytest
+import snntorch as snn
 import torch
 from numpy.random import Generator
 from torch import Tensor
 
 import nirmap
+from nirmap.graph_cells import GraphCell
 from nirmap.observing import observe
 from nirmap.oracle.interpreter import simulate
+from runtime.recurrent_modules import OfSnntorch, seed, step_by_step
 from runtime.suitable import backward
 
 DT = 1e-3
@@ -98,10 +101,10 @@ CASES: dict[str, tuple[str, str, Make]] = {
 }
 
 
-def built(name: str, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[nir.NIRGraph, Any]:
+def built(name: str, number: int = 0, dtype: torch.dtype = torch.float64) -> tuple[nir.NIRGraph, Any]:
     """A drawn graph, and its network."""
     framework, _, make = CASES[name]
-    graph = make(np.random.default_rng(seed))
+    graph = make(np.random.default_rng(number))
     return graph, nirmap.from_nir(graph, framework, dt=DT, dtype=dtype)
 
 
@@ -121,10 +124,10 @@ def stepped(network: Any, xs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_module_does_what_the_nodes_do_and_has_their_state(name: str, seed: int) -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_module_does_what_the_nodes_do_and_has_their_state(name: str, number: int) -> None:
     """Otherwise a network would depend on whether a framework happens to have a module for a part of it."""
-    graph, network = built(name, seed)
+    graph, network = built(name, number)
     report = network.meta["nirmap"]
     assert report.nodes["cell"].module == CASES[name][1]
     outputs, state = stepped(network, inputs())
@@ -244,9 +247,9 @@ def test_it_can_be_compiled() -> None:
 
 def test_the_callers_random_numbers_stay_what_they_were() -> None:
     """The module's constructor draws weights."""
-    torch.manual_seed(3)
+    seed(3)
     expected = torch.rand(3)
-    torch.manual_seed(3)
+    seed(3)
     built("RLeaky")
     assert torch.equal(torch.rand(3), expected)
 
@@ -287,6 +290,10 @@ def _told(rng: Generator) -> nir.NIRGraph:
     return nested(rng, lif, _affine(rng))
 
 
+def _callers(node: Any) -> torch.nn.Module:
+    return torch.nn.Linear(*node.weight.shape[::-1]).double()
+
+
 ALONE: dict[str, tuple[Make, dict[str, Any]]] = {
     "a flat graph": (_flat, {}),
     "a layer without bias": (lambda rng: nested(rng, _lif(rng), _linear(rng)), {}),
@@ -295,7 +302,7 @@ ALONE: dict[str, tuple[Make, dict[str, Any]]] = {
     "metadata": (_told, {}),
     "a module of the caller's": (
         lambda rng: nested(rng, _lif(rng), _affine(rng)),
-        {"node_map": {nir.Affine: lambda node: torch.nn.Linear(*node.weight.shape[::-1]).double()}},
+        {"node_map": {nir.Affine: _callers}},
     ),
 }
 
@@ -304,11 +311,31 @@ ALONE: dict[str, tuple[Make, dict[str, Any]]] = {
 def test_where_the_module_is_not_exactly_the_graph_each_node_has_a_module(name: str) -> None:
     make, options = ALONE[name]
     graph = make(np.random.default_rng(0))
-    network = nirmap.from_nir(graph, "snntorch", dt=DT, dtype=torch.float64, **options)
-    assert not [entry for entry, _ in network.named_modules() if entry.endswith("whole")]
+    network: Any = nirmap.from_nir(graph, "snntorch", dt=DT, dtype=torch.float64, **options)
+    modules = cast("list[tuple[str, torch.nn.Module]]", list(network.named_modules()))
+    assert not any(isinstance(module, GraphCell) for _, module in modules)
     if not options:
         width = graph.nodes["in" if "in" in graph.nodes else "input"].input_type["input"][0]
         xs = np.random.default_rng(7).normal(size=(STEPS, BATCH, width))
         outputs, _ = stepped(network, torch.tensor(xs))
         (expected,) = simulate(graph, xs, DT).outputs.values()
         np.testing.assert_array_equal(outputs.detach().numpy(), expected)
+
+
+def test_a_users_module_is_itself_again_after_the_round_trip() -> None:
+    """With its own weights, and spike by spike."""
+    seed(0)
+    layer: Any = snn.RLeaky(
+        torch.rand(NEURONS) / 2 + 0.4, linear_features=NEURONS, reset_mechanism="zero", reset_delay=False
+    ).double()
+    graph = nirmap.to_nir(OfSnntorch(layer), "snntorch", dt=DT)
+    network = nirmap.from_nir(graph, "snntorch", dtype=torch.float64)
+    again: Any = network.get_submodule("layer.whole.cell.module")
+    assert type(again) is snn.RLeaky
+    torch.testing.assert_close(again.recurrent.weight, layer.recurrent.weight, rtol=1e-12, atol=0)
+    torch.testing.assert_close(again.beta, layer.beta, rtol=1e-12, atol=1e-15)
+    xs = torch.randn(STEPS, BATCH, NEURONS, dtype=torch.float64) + 0.4
+    with torch.no_grad():
+        expected = step_by_step(layer, xs, [])
+        assert torch.equal(stepped(network, xs)[0], expected)
+    assert expected.any()

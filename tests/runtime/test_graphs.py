@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import nir
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 
 import nirmap
 from nirmap.oracle.interpreter import simulate
+from nirmap.registry import check_row, load_registry
+from nirmap_registry.rows import Variable
 from runtime.recurrent_modules import (
     BATCH,
     CASES,
@@ -27,6 +30,7 @@ from runtime.recurrent_modules import (
     OfSnntorch,
     WithCurrent,
     rockpool_neuron,
+    seed,
     sinabs_options,
 )
 
@@ -43,11 +47,11 @@ def sub_graph(graph: nir.NIRGraph) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_module_that_is_a_graph_is_written_as_one_that_does_the_same(name: str, seed: int) -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_module_that_is_a_graph_is_written_as_one_that_does_the_same(name: str, number: int) -> None:
     """Otherwise a recurrent network would lose its feedback, or have it a step early or late, once it is a file."""
     case = CASES[name]
-    torch.manual_seed(seed)
+    seed(number)
     dtype = torch.float64 if case.framework in ("snntorch", "norse") else torch.float32
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
@@ -117,9 +121,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     ),
     "a bias that sinabs leaves out": (
         "sinabs",
-        lambda: nn.Sequential(
-            sl.LIFRecurrent(tau_mem=5.0, **{**sinabs_options(), "rec_connect": nn.Linear(NEURONS, NEURONS)})
-        ),
+        lambda: nn.Sequential(sl.LIFRecurrent(tau_mem=5.0, **sinabs_options(bias=True))),
         "leaves out the bias in the first step",
     ),
     "several spikes": (
@@ -144,10 +146,14 @@ def test_what_nir_cannot_express_is_refused_and_the_error_says_why(name: str) ->
         nirmap.to_nir(make(), framework, dt=DT, sample=torch.zeros(1, width))
 
 
+def _doubled(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    return 2 * output
+
+
 def test_a_hook_on_a_layer_inside_of_the_module_is_refused() -> None:
     """It may change what comes back, of which the weights say nothing."""
     layer: Any = snn.RLeaky(0.9, linear_features=NEURONS, reset_mechanism="zero", reset_delay=False)
-    layer.recurrent.register_forward_hook(lambda module, inputs, output: 2 * output)
+    layer.recurrent.register_forward_hook(_doubled)
     with pytest.raises(nirmap.TraceError, match="forward hook"):
         nirmap.to_nir(OfSnntorch(layer), "snntorch", dt=DT)
 
@@ -162,3 +168,40 @@ def test_a_weight_that_torch_computes_inside_of_the_module_is_read_as_the_next_c
     stale = layer.recurrent.weight.detach().numpy().copy()
     inner = sub_graph(nirmap.to_nir(OfSnntorch(layer), "snntorch", dt=DT))
     np.testing.assert_allclose(inner.nodes["recurrent"].weight, 3 * stale, rtol=1e-5)
+
+
+class OtherState(nn.Module):
+    """A model that hands on something else than what its recurrent layer returned."""
+
+    def __init__(self, structured: bool) -> None:
+        super().__init__()
+        self.layer = snn.RLeaky(0.9, linear_features=NEURONS, reset_mechanism="zero", reset_delay=False)
+        self.readout, self.structured = nn.Linear(NEURONS, NEURONS), structured
+
+    def forward(self, x: Tensor, state: Any = None, mem: Any = None) -> Any:
+        if self.structured:
+            spk, mem = state if state is not None else (None, None)
+            spk, mem = self.layer(x, spk, mem)
+            return self.readout(spk), (self.readout(spk), mem)
+        spk, mem = self.layer(x, state, mem)
+        return self.readout(spk), 2 * spk, mem
+
+
+@pytest.mark.parametrize("structured", [False, True])
+def test_spikes_that_are_changed_before_they_come_back_are_refused(structured: bool) -> None:
+    """The graph would feed back the spikes themselves."""
+    model: nn.Module = OtherState(structured)
+    with pytest.raises(nirmap.TraceError, match="becomes another signal in the next step"):
+        nirmap.to_nir(model, "snntorch", dt=DT)
+
+
+@pytest.mark.parametrize("variables", [("neuron.v",), ("neuron.v", "neuron.output", "recurrent.output")])
+def test_a_state_without_what_is_fed_back_is_refused_when_the_registry_is_loaded(
+    variables: tuple[str, ...],
+) -> None:
+    """The delayed edges of the graph say which outputs a step needs of the one before."""
+    row = next(entry for entry in load_registry("snntorch").graphs if entry.build is not None)
+    assert row.state is not None
+    state = replace(row.state, variables=tuple(Variable(name, "mem") for name in variables))
+    with pytest.raises(nirmap.MappingError, match=r"the outputs that are fed back: neuron.output"):
+        check_row(replace(row, state=state))
