@@ -37,8 +37,8 @@ SLIPS = {
     ),
     "state record elsewhere": (
         NORSE,
-        "record: norse.torch.LIState",
-        "record: os.LIState",
+        "        record: norse.torch.LIState",
+        "        record: os.LIState",
         "'os.LIState'",
         "norse.torch",
     ),
@@ -92,7 +92,13 @@ SLIPS = {
         "equation for 'w'",
         "a state variable",
     ),
-    "row twice": (NORSE, "not_mapped:", "  LI: []\nnot_mapped:", "the key 'LI' again", "each key once"),
+    "row twice": (
+        NORSE,
+        "# Recurrent cells",
+        "  LI: []\n# Recurrent cells",
+        "the key 'LI' again",
+        "each key once",
+    ),
     "function twice": (
         "functions.yaml",
         "operator.iadd",
@@ -221,7 +227,11 @@ def test_a_framework_is_not_called_like_another_generated_module(tmp_path: Path,
 def test_two_classes_of_one_name_are_refused(tmp_path: Path) -> None:
     """A generated module imports classes by their names: one would stand for the other."""
     folder = copied(tmp_path)
-    line, _ = edited(folder / NORSE, "record: norse.torch.LIState", "record: norse.torch.functional.LICell")
+    line, _ = edited(
+        folder / NORSE,
+        "  record: norse.torch.LIState\n        v",
+        "  record: norse.torch.functional.LICell\n        v",
+    )
     (problem,) = problems_of(folder)
     assert "'norse.torch.functional.LICell' beside 'norse.torch.LICell'" in problem.found
     assert problem.line == line
