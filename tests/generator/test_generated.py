@@ -79,14 +79,20 @@ def test_the_constants_are_readable_without_a_conversion(name: str) -> None:
     assert [(row.node, row.path) for row in module.REGISTRY.rows] == [
         (node, row["module"]) for node, row in nodes
     ]
+    graphs = [row for entry in files for row in entry.get("graphs", {}).values()]
+    assert [row.path for row in module.REGISTRY.graphs] == [row["module"] for row in graphs]
+    for found, row in zip(module.REGISTRY.graphs, graphs, strict=True):
+        assert (found.graph is None) is ("refused" in row)
+        assert found.not_read == row.get("refused", row.get("not_read", ""))
     assert frozenset(node for node, _ in nodes) == module.NIR_NODES
     for constant in (module.LEAF_MODULES, module.STATEFUL_MODULES):
         assert all(issubclass(entry, torch.nn.Module) for entry in constant)
         assert type(constant) is frozenset
     names = {entry.__name__ for entry in module.LEAF_MODULES}
-    assert names == {row["module"].rpartition(".")[2] for _, row in nodes}
+    every = [*(row for _, row in nodes), *graphs]
+    assert names == {row["module"].rpartition(".")[2] for row in every}
     stateful = {entry.__name__ for entry in module.STATEFUL_MODULES}
-    assert stateful == {row["module"].rpartition(".")[2] for _, row in nodes if "state" in row}
+    assert stateful == {row["module"].rpartition(".")[2] for row in every if "state" in row}
 
 
 def test_the_names_of_the_frameworks_are_those_of_the_files() -> None:
