@@ -12,7 +12,7 @@ from nirmap_generator.check import build_expressions
 from nirmap_generator.evaluate import evaluate
 from nirmap_generator.graphs import check_graphs, gains, primitive_of
 from nirmap_generator.load import Document
-from nirmap_generator.model import Framework, Row
+from nirmap_generator.model import Framework, Place, Row
 from nirmap_generator.parsing import Parser
 from nirmap_generator.problems import Problem, Problems
 from nirmap_generator.prove import prove_row
@@ -42,8 +42,8 @@ def of(name: str, graph: str) -> tuple[Framework, Row]:
 def found_in(framework: Framework, document: Document, graph: str) -> list[Problem]:
     """What is wrong with a graph of a changed document: found by the checks, or else by the proof."""
     problems = Problems()
-    parsed = Parser(problems).framework(document)
-    row = next(entry for entry in parsed.graphs if entry.place.path[1] == graph)
+    place = Place(document, ("graphs", graph))
+    row = Parser(problems).graph(graph, document.data["graphs"][graph], place)
     check_graphs(dataclasses.replace(framework, graphs=(row,)), CATALOGUE, problems)
     if len(problems) == 0:
         prove_row(row, primitive_of(row, CATALOGUE), problems)
