@@ -48,6 +48,7 @@ def primitive_of(row: Row, catalogue: Catalogue) -> Primitive:
         return catalogue.primitives[row.node]
     parameters: dict[str, Parameter] = {}
     state: dict[str, StateVariable] = {}
+    by_subtraction: dict[str, Located] = {}
     declared = {variable.name for variable in row.state.variables} if row.state is not None else set[str]()
     for member in row.graph.members:
         primitive = catalogue.primitives[member.node]
@@ -59,6 +60,10 @@ def primitive_of(row: Row, catalogue: Catalogue) -> Primitive:
             parameters[f"{member.name}.{name}"] = replace(known, name=f"{member.name}.{name}", domain=domain)
         for name, variable in primitive.state.items():
             state[f"{member.name}.{name}"] = replace(variable, name=f"{member.name}.{name}")
+        names = {*primitive.parameters, *primitive.state}
+        for name, located in primitive.reset_by_subtraction.items():
+            expression = _within(member.name, located.expression, names)
+            by_subtraction[f"{member.name}.{name}"] = replace(located, expression=expression)
         kept = f"{member.name}.{OUTPUT}"
         if kept in declared:
             state[kept] = StateVariable(kept, "", "what the node gave in the step before", 0.0)
@@ -72,7 +77,7 @@ def primitive_of(row: Row, catalogue: Catalogue) -> Primitive:
         dynamics={},
         spike=None,
         reset={},
-        reset_by_subtraction={},
+        reset_by_subtraction=by_subtraction,
         output=None,
         equivalence=_equivalence(row.graph, row.normal_form, catalogue, row),
         place=row.place,

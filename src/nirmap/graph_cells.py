@@ -160,7 +160,7 @@ def _built(
         )
         for declared, node in graph.nodes
     }
-    report = NodeReport("NIRGraph", row.path, how, row.source)
+    report = NodeReport("NIRGraph", row.path, how, row.source, reset=row.reset)
     late = frozenset((names[source], names[target]) for source, target in delayed_in(graph))
     return BuiltGraph(GraphCell(cell, names, shapes), report, nodes, late)
 

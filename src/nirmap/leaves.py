@@ -264,8 +264,8 @@ def _subtracting(module: torch.nn.Module, row: Row, where: str) -> ConstraintErr
         where,
         f"a {class_of(module).__qualname__} that is reset by subtraction",
         "a neuron that is reset to a value, as those of NIR are",
-        f"reset='subtract' writes it as a nir.{row.node} with metadata[{RESET_KEY!r}] = 'subtract', which nirmap "
-        "reads and other tools may not",
+        f"reset='subtract' writes it as {_what(row)} with metadata[{RESET_KEY!r}] = 'subtract', which nirmap reads "
+        "and other tools may not",
     )
 
 
@@ -355,12 +355,14 @@ def check_hooks(module: torch.nn.Module, where: str) -> None:
 
 def _demand(row: Row, constraint: ModuleConstraint) -> str:
     """What a module has to fulfil for a row."""
-    what = (
-        f"a nir.{row.node}"
-        if row.graph is None
-        else "a graph of " + ", ".join(dict.fromkeys(node for _, node in row.graph.nodes))
-    )
-    return f"{constraint.that} for {what} ({constraint.because})"
+    return f"{constraint.that} for {_what(row)} ({constraint.because})"
+
+
+def _what(row: Row) -> str:
+    """What a module of a row is in NIR."""
+    if row.graph is None:
+        return f"a nir.{row.node}"
+    return "a graph of " + ", ".join(dict.fromkeys(node for _, node in row.graph.nodes))
 
 
 def _setting(module: torch.nn.Module, constraint: ModuleConstraint) -> str:

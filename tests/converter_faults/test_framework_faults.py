@@ -308,7 +308,6 @@ REFUSED: dict[str, tuple[str, Unwritable]] = {
             "the state is hidden in the module",
         ),
     ),
-    "LIFRecurrentCell": ("norse", Unwritable(lambda: n.LIFRecurrentCell(WIDTH, WIDTH), "LIFRecurrentCell")),
     "RecurrentSequential": (
         "norse",
         Unwritable(

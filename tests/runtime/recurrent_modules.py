@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import norse.torch as norse
 import sinabs.activation as sa
@@ -87,11 +87,12 @@ class Case:
     Attributes:
         framework: its framework.
         make: draws one.
-        nodes: the graph's nodes, sorted.
+        nodes: the graph's nodes, of which the last one is reset where ``reset`` says how.
         model: the user's model around it.
         run: how it runs by itself.
         state: its initial state.
         shape: shape of its input.
+        reset: what the caller says of its reset.
     """
 
     framework: str
@@ -101,6 +102,7 @@ class Case:
     run: Callable[[nn.Module, Tensor, Any], Tensor] = whole_sequence
     state: Any = None
     shape: tuple[int, ...] = (NEURONS,)
+    reset: Literal["value", "subtract"] = "value"
 
 
 def _snn(kind: Any, layer: str, **options: Any) -> Callable[[], nn.Module]:
@@ -157,6 +159,27 @@ def _of_snntorch() -> dict[str, Case]:
             [],
             shape,
         )
+        # As their constructors make them: a spike subtracts the threshold, in the next step.
+        found[f"RLeaky by subtraction {layer}"] = Case(
+            "snntorch",
+            _snn(snn.RLeaky, layer),
+            f"{node} LIF",
+            OfSnntorch,
+            step_by_step,
+            [],
+            shape,
+            "subtract",
+        )
+        found[f"RSynaptic by subtraction {layer}"] = Case(
+            "snntorch",
+            _snn(snn.RSynaptic, layer),
+            f"{node} CubaLIF",
+            WithCurrent,
+            step_by_step,
+            [],
+            shape,
+            "subtract",
+        )
     return found
 
 
@@ -203,13 +226,13 @@ def _of_norse() -> dict[str, Case]:
     }
 
 
-def sinabs_options(bias: bool = False) -> dict[str, Any]:
+def sinabs_options(bias: bool = False, reset: Any = None) -> dict[str, Any]:
     """What makes a sinabs layer one that NIR can express."""
     return {
         "rec_connect": nn.Linear(NEURONS, NEURONS, bias=bias),
         "spike_threshold": drawn(0.3, 0.7),
         "spike_fn": sa.SingleSpike,
-        "reset_fn": sa.MembraneReset(),
+        "reset_fn": reset or sa.MembraneReset(),
     }
 
 
@@ -220,7 +243,7 @@ def _of_sinabs() -> dict[str, Case]:
             tau_syn=drawn(2, 8) if options["synapse"] else None,
             norm_input=options["norm_input"],
             train_alphas=options["train_alphas"],
-            **sinabs_options(),
+            **sinabs_options(reset=options.get("reset")),
         )
 
     return {
@@ -237,6 +260,29 @@ def _of_sinabs() -> dict[str, Case]:
             "sinabs", lif(synapse=True, norm_input=True, train_alphas=True), "CubaLIF Linear"
         ),
         "IAFRecurrent": Case("sinabs", lambda: sl.IAFRecurrent(**sinabs_options()), "IF Linear"),
+        "LIFRecurrent by subtraction": Case(
+            "sinabs",
+            lif(synapse=False, norm_input=True, train_alphas=True, reset=sa.MembraneSubtract()),
+            "Linear LIF",
+            reset="subtract",
+        ),
+        "LIFRecurrent by subtraction, synapse": Case(
+            "sinabs",
+            lif(
+                synapse=True,
+                norm_input=False,
+                train_alphas=False,
+                reset=sa.MembraneSubtract(torch.linspace(0.2, 0.5, NEURONS)),
+            ),
+            "Linear CubaLIF",
+            reset="subtract",
+        ),
+        "IAFRecurrent by subtraction": Case(
+            "sinabs",
+            lambda: sl.IAFRecurrent(**sinabs_options(reset=sa.MembraneSubtract())),
+            "Linear IF",
+            reset="subtract",
+        ),
     }
 
 

@@ -19,6 +19,7 @@ import nirmap
 from nirmap.graph_cells import GraphCell
 from nirmap.observing import observe
 from nirmap.oracle.interpreter import simulate
+from nirmap_registry.catalogue import PRIMITIVES
 from runtime.recurrent_modules import OfSnntorch, seed, step_by_step
 from runtime.suitable import backward
 
@@ -85,9 +86,20 @@ def nested(
     return nir.NIRGraph(around, [("input", "layer"), ("layer", "cell"), ("cell", "output")], type_check=False)
 
 
+def subtracting(node: nir.NIRNode) -> nir.NIRNode:
+    """The node, with metadata that say that a spike subtracts."""
+    node.metadata["reset"] = "subtract"
+    return node
+
+
 Make = Callable[[Generator], nir.NIRGraph]
 CASES: dict[str, tuple[str, str, Make]] = {
     "RLeaky": ("snntorch", "snntorch.RLeaky", lambda rng: nested(rng, _lif(rng), _affine(rng))),
+    "RLeaky by subtraction": (
+        "snntorch",
+        "snntorch.RLeaky",
+        lambda rng: nested(rng, subtracting(_lif(rng)), _affine(rng)),
+    ),
     "LIFRecurrentCell": (
         "norse",
         "norse.torch.LIFRecurrentCell",
@@ -144,31 +156,85 @@ def test_the_module_does_what_the_nodes_do_and_has_their_state(name: str, number
             torch.testing.assert_close(state["cell"][node][variable], value, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_it_is_written_as_the_sub_graph_that_it_was(name: str) -> None:
-    """Under the sub-graph's own names, with its own parameters and not those of a normal form."""
-    graph, network = built(name)
+def check_written(network: Any, graph: nir.NIRGraph) -> None:
+    """The network's cell is written as that of a graph."""
     back = nirmap.to_nir(network)
     before, after = (cast("nir.NIRGraph", entry.nodes["cell"]) for entry in (graph, back))
     assert sorted(after.edges) == sorted(before.edges)
     assert after.nodes.keys() == before.nodes.keys()
     for key, node in before.nodes.items():
         assert type(after.nodes[key]) is type(node)
-        for field in (
-            "tau",
-            "tau_syn",
-            "tau_mem",
-            "r",
-            "v_leak",
-            "v_threshold",
-            "v_reset",
-            "w_in",
-            "weight",
-            "bias",
+        assert after.nodes[key].metadata == node.metadata
+        for parameter in (
+            PRIMITIVES[type(node).__name__].declared if type(node).__name__ in PRIMITIVES else ()
         ):
-            if hasattr(node, field):
-                found: Any = getattr(after.nodes[key], field)
-                np.testing.assert_allclose(found, getattr(node, field), rtol=1e-9, atol=1e-12)
+            found: Any = getattr(after.nodes[key], parameter.name)
+            np.testing.assert_allclose(found, getattr(node, parameter.name), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_written_as_the_sub_graph_that_it_was(name: str) -> None:
+    """Under the sub-graph's own names, with its own parameters and not those of a normal form."""
+    graph, network = built(name)
+    check_written(network, graph)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_was_loaded_is_what_is_written(name: str) -> None:
+    """A checkpoint would else be exported with the numbers of the network into which it was loaded."""
+    _, network = built(name)
+    other, loaded = built(name, 1)
+    network.load_state_dict(loaded.state_dict())
+    check_written(network, other)
+    check_written(pickle.loads(pickle.dumps(network)), other)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_was_changed_by_hand_is_what_is_written(name: str) -> None:
+    """Whatever happens to the tensors of the cell, its free variables among them: the graph does what it does."""
+    _, network = built(name)
+    cell = network.get_submodule("cell.whole.cell")
+    tensors = {**dict(cell.named_parameters()), **dict(cell.named_buffers())}
+    # Another size of the spikes, and other multiples of the state, would be refused, or are no parameters.
+    fixed = ("times_", "module.graded", "module.spk", "module.mem", "module.reset")
+    changed = [key for key in tensors if not key.startswith(fixed) and "tau" not in key]
+    assert "neuron_gain" in changed
+    before, _ = stepped(network, inputs())
+    with torch.no_grad():
+        for index, key in enumerate(changed):
+            tensors[key].mul_((0.7, 0.8, 0.9)[index % 3])
+    outputs, _ = stepped(network, inputs())
+    assert not torch.equal(outputs, before)
+    written = nirmap.to_nir(network)
+    (expected,) = simulate(written, inputs().numpy(), DT).outputs.values()
+    np.testing.assert_array_equal(outputs.detach().numpy(), expected)
+    assert expected.any()
+
+
+def _of_the_graph(graph: nir.NIRGraph) -> dict[str, Any]:
+    graph.metadata["reset"] = "subtract"
+    return {}
+
+
+def _of_the_sub_graph(graph: nir.NIRGraph) -> dict[str, Any]:
+    graph.nodes["cell"].metadata["reset"] = "subtract"
+    return {}
+
+
+def _of_the_caller(graph: nir.NIRGraph) -> dict[str, Any]:
+    return {"reset": "subtract"}
+
+
+@pytest.mark.parametrize("say", [_of_the_graph, _of_the_sub_graph, _of_the_caller])
+def test_a_reset_by_subtraction_is_that_of_the_module_wherever_it_is_said(say: Any) -> None:
+    """The module would else be one that is reset to a value."""
+    graph = nested(
+        np.random.default_rng(0), _lif(np.random.default_rng(1)), _affine(np.random.default_rng(2))
+    )
+    network: Any = nirmap.from_nir(graph, "snntorch", dt=DT, dtype=torch.float64, **say(graph))
+    assert network.get_submodule("cell.whole.cell.module").reset_mechanism == "subtract"
+    inner: Any = nirmap.to_nir(network).nodes["cell"]
+    assert inner.nodes["a.neuron"].metadata == {"reset": "subtract"}
 
 
 def test_weights_keep_their_dtype_on_the_way_back() -> None:

@@ -37,7 +37,8 @@ from runtime.recurrent_modules import (
 
 def written(case: Case, module: nn.Module) -> nir.NIRGraph:
     """The graph of a user's model with the module."""
-    return nirmap.to_nir(case.model(module), case.framework, dt=DT, sample=torch.zeros(1, *case.shape))
+    sample = torch.zeros(1, *case.shape)
+    return nirmap.to_nir(case.model(module), case.framework, dt=DT, sample=sample, reset=case.reset)
 
 
 def sub_graph(graph: nir.NIRGraph) -> Any:
@@ -66,6 +67,9 @@ def test_a_module_that_is_a_graph_is_written_as_one_that_does_the_same(name: str
     inner = sub_graph(graph)
     kinds = [type(node).__name__ for node in inner.nodes.values()]
     assert sorted(kinds) == sorted([*case.nodes.split(), "Input", "Output"])
+    stated = {type(node).__name__: node.metadata for node in inner.nodes.values() if node.metadata}
+    subtracts = {case.nodes.split()[-1]: {"reset": "subtract"}}
+    assert stated == (subtracts if case.reset == "subtract" else {})
     (found,) = simulate(graph, xs.double().numpy(), DT).outputs.values()
     np.testing.assert_allclose(found, expected, atol=1e-9 if dtype == torch.float64 else 0)
     assert expected.any()
@@ -96,7 +100,12 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "RLeaky subtracts": (
         "snntorch",
         lambda: OfSnntorch(snn.RLeaky(0.9, linear_features=NEURONS)),
-        "a NIR neuron is reset to a value",
+        "reset by subtraction.*reset='subtract' writes it as a graph of LIF, Affine",
+    ),
+    "RSynaptic subtracts": (
+        "snntorch",
+        lambda: WithCurrent(snn.RSynaptic(0.9, 0.9, linear_features=NEURONS)),
+        "reset by subtraction.*a graph of CubaLIF, Affine",
     ),
     "RLeaky is reset a step late": (
         "snntorch",
@@ -148,6 +157,13 @@ def test_what_nir_cannot_express_is_refused_and_the_error_says_why(name: str) ->
 
 def _doubled(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     return 2 * output
+
+
+def test_a_threshold_that_is_subtracted_before_the_first_step_is_refused() -> None:
+    """The module begins above a threshold below 0, and a NIR neuron in the state that follows from it."""
+    model = OfSnntorch(snn.RLeaky(0.9, linear_features=NEURONS, threshold=-0.1))
+    with pytest.raises(nirmap.ConstraintError, match="reset in its first step"):
+        nirmap.to_nir(model, "snntorch", dt=DT, reset="subtract")
 
 
 def test_a_hook_on_a_layer_inside_of_the_module_is_refused() -> None:
