@@ -298,7 +298,7 @@ def _check_state(
         if primitive.state:
             problems.add(row.place.problem("no state", f"a state with {', '.join(primitive.state)}"))
         return
-    _check_call(row.state, place, problems)
+    _check_call(row, row.state, place, problems)
     expect_keys(
         place / "variables", [variable.name for variable in row.state.variables], primitive.state, problems
     )
@@ -322,15 +322,16 @@ def _check_state(
             check_import(row.state.record, place / "record", framework, problems)
 
 
-def _check_call(state: State, place: Place, problems: Problems) -> None:
+def _check_call(row: Row, state: State, place: Place, problems: Problems) -> None:
     """The keys of a state fit its calling convention."""
     if (state.argument is None) is not (state.call == "attributes"):
         found = f"call: {state.call} " + ("without" if state.argument is None else "with") + " an argument"
         problems.add(
             place.problem(found, "the state argument of forward, or call: attributes, which has none")
         )
-    if state.time_axis is not None and state.call != "attributes":
-        problems.add((place / "time_axis").problem(f"call: {state.call}", "call: attributes"))
+    if state.time_axis is not None and state.call != "attributes" and not row.not_built:
+        found = f"call: {state.call} of a module that is built"
+        problems.add((place / "time_axis").problem(found, "call: attributes"))
     if state.spread_by is not None and state.time_axis is None:
         problems.add((place / "spread_by").problem("no time_axis", "sequences of batches", "add time_axis"))
     for variable in state.variables:

@@ -135,7 +135,7 @@ class Leaves:
             name
             for call in calls
             if call.call == "attributes"
-            for name in (*call.zeroed, *(variable.kept_as for variable in call.variables))
+            for name in (*call.zeroed, *call.hides, *(variable.kept_as for variable in call.variables))
         )
 
     def candidates(self, module: torch.nn.Module, where: str) -> list[Row]:

@@ -78,7 +78,7 @@ class Cell:
     """One row of the table in one framework and one direction.
 
     Attributes:
-        row: name of the primitive or of the small network.
+        row: name of the primitive or of the small network, or class (and name) of a module that is a small graph.
         direction: ``from NIR`` or ``to NIR``.
         status: the verdict; see ``MEANINGS``.
         modules: dotted paths of the modules that were executed.
@@ -122,7 +122,8 @@ class Column:
         distribution: what pip installs.
         declared: the versions that the table holds for.
         installed: the installed version, or an empty string.
-        cells: two for each row, where it ran.
+        cells: two for each row, where it ran; then those of its own modules that are small graphs, each of which is a
+            row of this column alone.
     """
 
     framework: str
@@ -178,16 +179,28 @@ class Audit:
         )
         return 100.0 * covered / total if total else 0.0
 
+    def modules(self, column: Column) -> tuple[str, ...]:
+        """The rows that a column has alone: its modules that are small graphs."""
+        return tuple(dict.fromkeys(cell.row for cell in column.cells if cell.row not in self.rows))
+
     def summary(self) -> list[str]:
-        """A line for each framework."""
+        """A line for each framework, and one for its modules that are small graphs."""
         count = len(self.primitives)
-        return [
+        lines = [
             f"{column.framework}: {column.covered('from NIR', self.primitives)} of {count} primitives from NIR, "
             f"{column.covered('to NIR', self.primitives)} to NIR"
             if column.state == "ran"
             else f"{column.framework}: {column.state}, {column.problem}"
             for column in self.columns
         ]
+        for column in self.columns:
+            modules = self.modules(column)
+            if modules:
+                lines.append(
+                    f"{column.framework}: of {len(modules)} modules that are small graphs "
+                    f"{column.covered('from NIR', modules)} from NIR, {column.covered('to NIR', modules)} to NIR"
+                )
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         """As the schema ``audit.schema.json`` says."""

@@ -163,6 +163,16 @@ def _makers(primitive: str) -> Iterator[tuple[str, Maker]]:
         raise LookupError(f"{primitive}: nothing is known of how to draw it; add it to {__name__}")
 
 
+def layers(primitive: str) -> list[tuple[str, Maker]]:
+    """The draws of an elementwise primitive that are a layer of neurons, whose potentials meet no threshold."""
+    sketches = ((name, maker, maker(np.random.default_rng(0))) for name, maker in _makers(primitive))
+    return [
+        (name, maker)
+        for name, maker, sketch in sketches
+        if sketch.shape == NEURONS and not sketch.whole_numbers
+    ]
+
+
 def neuron(primitive: str, random: Random, shape: tuple[int, ...] = NEURONS, dt: float = DT) -> Values:
     """Parameters of an elementwise primitive, each neuron with its own."""
     values: Values = {}

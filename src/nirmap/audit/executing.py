@@ -10,6 +10,7 @@ from nirmap.audit.cells import Case, Cell, Column, Condition, Status
 from nirmap.audit.drawing import SUBTRACTING, Draw, draws, subject
 from nirmap.audit.networks import NETWORKS, network_draws
 from nirmap.audit.rebuilding import cases_from_nir
+from nirmap.audit.subgraphs import subgraph_cells
 from nirmap.audit.users import UsersModules
 from nirmap.audit.writing import cases_to_nir
 from nirmap.building import node_values
@@ -38,6 +39,7 @@ def execute(framework: str, progress: Progress | None = None) -> Column:
         problem = str(cause) if is_absent else f"{error.where}: {error.found}"
         return Column(framework, "absent" if is_absent else "broken", problem)
     rows = (*PRIMITIVES, *SUBTRACTING, *NETWORKS)
+    total = len(rows) + len(registry.graphs)
     cells: list[Cell] = []
     for number, row in enumerate(rows, start=1):
         if row in NETWORKS:
@@ -45,7 +47,11 @@ def execute(framework: str, progress: Progress | None = None) -> Column:
         else:
             cells += primitive_cells(framework, registry, row, draws(row))
         if progress is not None:
-            progress(number, len(rows))
+            progress(number, total)
+    for number, graph in enumerate(registry.graphs, start=len(rows) + 1):
+        cells += subgraph_cells(framework, graph)
+        if progress is not None:
+            progress(number, total)
     return Column(
         framework,
         "ran",

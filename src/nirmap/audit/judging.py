@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import nir
 import numpy as np
@@ -14,6 +14,8 @@ import torch
 from nirmap.audit.drawing import OUTPUT, Array, Draw
 from nirmap.oracle.interpreter import Trace
 
+# Names of nodes from the top graph down to a node.
+Path = tuple[str, ...]
 TOLERANCES: Mapping[str, float] = {"float32": 1e-4, "float64": 1e-5}
 """Largest deviation, relative to the largest magnitude; some frameworks keep numbers in float32 whatever the dtype."""
 DTYPES: Mapping[str, torch.dtype] = {"float32": torch.float32, "float64": torch.float64}
@@ -94,8 +96,18 @@ class Verdict:
 
 def fires(graph: nir.NIRGraph, trace: Trace) -> bool:
     """Whether what reaches the Output is spikes."""
+    return _fires(graph, trace, ())
+
+
+def _fires(graph: nir.NIRGraph, trace: Trace, path: Path) -> bool:
     sources = [source for source, target in graph.edges if isinstance(graph.nodes[target], nir.Output)]
-    return all((source,) in trace.thresholds for source in sources)
+    inner = {source: node for source in sources if isinstance(node := graph.nodes[source], nir.NIRGraph)}
+    return all(
+        _fires(inner[source], trace, (*path, source))
+        if source in inner
+        else (*path, source) in trace.thresholds
+        for source in sources
+    )
 
 
 def output_of(trace: Trace) -> Array:
@@ -104,24 +116,31 @@ def output_of(trace: Trace) -> Array:
     return output
 
 
-def stepped(network: Any, draw: Draw, dtype: str) -> tuple[Array, dict[str, dict[str, Array]]]:
+def stepped(network: Any, draw: Draw, dtype: str) -> tuple[Array, dict[Path, dict[str, Array]]]:
     """Output (T, B, *shape) and state variables by node, of a network stepped over the input of a draw."""
     outputs: list[Array] = []
-    kept: dict[str, dict[str, list[Array]]] = {}
+    kept: dict[Path, dict[str, list[Array]]] = {}
     state: Any = None
     with torch.no_grad():
         for x in torch.tensor(draw.inputs, dtype=DTYPES[dtype]):
             output, state = network(x, state)
             outputs.append(numbers(output))
-            for node, variables in state.items():
-                for name, value in variables.items():
-                    if isinstance(value, torch.Tensor):
-                        kept.setdefault(node, {}).setdefault(name, []).append(numbers(value))
+            for path, value in _leaves(state, ()):
+                kept.setdefault(path[:-1], {}).setdefault(path[-1], []).append(numbers(value))
     states = {
         node: {name: np.stack(values) for name, values in variables.items()}
         for node, variables in kept.items()
     }
     return np.stack(outputs), states
+
+
+def _leaves(state: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, torch.Tensor]]:
+    """The tensors of a state, those of sub-graphs among them."""
+    for name, value in state.items():
+        if isinstance(value, torch.Tensor):
+            yield (*path, name), value
+        elif isinstance(value, Mapping):
+            yield from _leaves(cast("Mapping[str, Any]", value), (*path, name))
 
 
 def numbers(value: torch.Tensor) -> Array:
@@ -135,9 +154,10 @@ def hold_network(verdict: Verdict, network: Any, draw: Draw, dtype: str) -> None
     output, states = stepped(network, draw, dtype)
     exactly = fires(draw.graph, draw.trace)
     verdict.hold("the output", output, draw.trace.outputs[OUTPUT], dtype, exactly=exactly)
-    for (name,), expected in draw.trace.states.items():
+    for path, expected in draw.trace.states.items():
+        name = " / ".join(path)
         for variable, values in expected.items():
-            found = states.get(name, {}).get(variable)
+            found = states.get(path, {}).get(variable)
             if found is None:
                 verdict.wrong = verdict.wrong or f"the state of {name} has no variable {variable}"
             else:

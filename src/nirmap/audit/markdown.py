@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from nirmap.audit.cells import DIRECTIONS, MEANINGS, Audit, Cell, Column, Condition, rounded_up
 
@@ -54,7 +54,15 @@ def _details(audit: Audit, column: Column) -> Iterator[str]:
         return
     yield f"{column.distribution} {column.declared}"
     yield ""
-    for row in audit.rows:
+    yield from _rows(column, audit.rows)
+    modules = audit.modules(column)
+    if modules:
+        yield from ("", "Modules that are small graphs:", "")
+        yield from _rows(column, modules)
+
+
+def _rows(column: Column, rows: Iterable[str]) -> Iterator[str]:
+    for row in rows:
         yield f"* {_text(row)}"
         for direction in DIRECTIONS:
             cell = column.cell(row, direction)

@@ -40,6 +40,10 @@ def _with_arguments(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Te
         ]
     given: dict[str, Any] = {name: torch.zeros_like(xs[0]) for name in names}
     record = None if state.record is None else state.record(**given)
+    if state.time_axis is not None:
+        return cast("torch.Tensor", module(xs.movedim(0, state.time_axis), record)[0]).movedim(
+            state.time_axis, 0
+        )
     outputs: list[torch.Tensor] = []
     explicit: Any = None
     for x in xs:
@@ -52,9 +56,9 @@ def _with_arguments(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Te
         else:
             output, *values = module(x, **given)
             new = dict(zip(state.returns or kept, values, strict=True))
-            # Where there are as many arguments as values, the output is fed back too.
+            # Where there are as many arguments as values, the output is fed back too; without any, the module keeps all.
             fed_back = values if len(values) == len(given) else [output, *values]
-            given = dict(zip(given, fed_back, strict=True))
+            given = dict(zip(given, fed_back, strict=True)) if given else {}
         outputs.append(new[state.output] if state.output else output)
     return torch.stack(outputs)
 

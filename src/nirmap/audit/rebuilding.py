@@ -147,8 +147,16 @@ def hold_written(verdict: Verdict, network: Any, draw: Draw, dtype: str) -> None
         exactly = fires(draw.graph, draw.trace)
         verdict.hold("the output, written back,", output, output_of(draw.trace), dtype, exactly=exactly)
         return
-    for name, node in draw.graph.nodes.items():
+    _hold_parameters(verdict, draw.graph, written, dtype)
+
+
+def _hold_parameters(verdict: Verdict, graph: nir.NIRGraph, written: nir.NIRGraph, dtype: str) -> None:
+    """Two graphs with the same nodes have the same parameters."""
+    for name, node in graph.nodes.items():
         if isinstance(node, (nir.Input, nir.Output)):
+            continue
+        if isinstance(node, nir.NIRGraph):
+            _hold_parameters(verdict, node, cast("nir.NIRGraph", written.nodes[name]), dtype)
             continue
         primitive = primitive_of(node, name)
         resets = [reset_of(entry.metadata, None, name) for entry in (node, written.nodes[name])]
@@ -168,7 +176,10 @@ def hold_written(verdict: Verdict, network: Any, draw: Draw, dtype: str) -> None
 def _alike(graph: nir.NIRGraph, written: nir.NIRGraph) -> bool:
     """Whether two graphs have the same nodes and edges, but for parameters."""
     kinds = [{name: type(node) for name, node in entry.nodes.items()} for entry in (graph, written)]
-    return kinds[0] == kinds[1] and set(map(tuple, graph.edges)) == set(map(tuple, written.edges))
+    if kinds[0] != kinds[1] or set(map(tuple, graph.edges)) != set(map(tuple, written.edges)):
+        return False
+    inner = {name: node for name, node in graph.nodes.items() if isinstance(node, nir.NIRGraph)}
+    return all(_alike(node, cast("nir.NIRGraph", written.nodes[name])) for name, node in inner.items())
 
 
 def _same(expected: Any, found: Any) -> bool:

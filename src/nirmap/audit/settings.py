@@ -22,6 +22,8 @@ import numpy as np
 import torch
 
 from nirmap.audit.drawing import DT, Random
+from nirmap.declared_graphs import GRAPH
+from nirmap.errors import NirmapError
 from nirmap.leaves import Leaves
 from nirmap.registry import constructor_parameters, rows_for_module
 from nirmap.structures import is_named_tuple
@@ -45,9 +47,13 @@ _SHAPES: Mapping[str, tuple[int, ...]] = {
 Arguments = dict[str, Any]
 
 
-def input_shape(primitive: str) -> tuple[int, ...]:
-    """The shape of an input, without batch, of the modules that are made for a primitive."""
-    return _SHAPES.get(primitive, (WIDTH,))
+def input_shape(row: Row) -> tuple[int, ...]:
+    """The shape of an input, without batch, of the modules that are made for a row."""
+    if row.node != GRAPH:
+        return _SHAPES.get(row.node, (WIDTH,))
+    kinds = [node for _, node in row.graph.nodes] if row.graph is not None else []
+    # A kernel of an odd size leaves the shape as it is.
+    return (3, 7, 8) if "Conv2d" in kinds else (3,)
 
 
 @dataclass(frozen=True)
@@ -101,13 +107,14 @@ class Settings:
         self.leaves = leaves
         self.row = row
         self.parameters = _parameters(row.module)
+        self.width = input_shape(row)[0] if row.node == GRAPH else WIDTH
 
     @cached_property
     def fitting(self) -> Setting | None:
         """The first setting found by which all conditions hold."""
         required = [name for name, value in self.parameters.items() if value.default is value.empty]
         one_more = [
-            {name: WIDTH if "tuple" in str(value.annotation) else 2}
+            {name: self.width if "tuple" in str(value.annotation) or self.row.node == GRAPH else 2}
             for name, value in self.parameters.items()
             if value.default is None and name in constructor_parameters(self.row.module)
         ]
@@ -119,9 +126,30 @@ class Settings:
             if name in constructor_parameters(self.row.module)
         }
         starts: list[Arguments] = [own, all_of_them, *(all_of_them | more for more in one_more)]
-        starts.append(dict.fromkeys(required, (WIDTH, WIDTH)))
+        if len(input_shape(self.row)) > 1 and self.row.node == GRAPH:  # a convolution has several sizes
+            several = [all_of_them | one | other for one, other in itertools.combinations(one_more, 2)]
+            starts = several + starts
+        starts.append(dict.fromkeys(required, (self.width, self.width)))
         found = (self._mended(Setting(self.row, arguments)) for arguments in starts)
-        return next((setting for setting in found if setting is not None), None)
+        fitting = next((setting for setting in found if setting is not None), None)
+        return fitting if fitting is None or self.row.graph is None else self._own(fitting)
+
+    def _own(self, setting: Setting) -> Setting:
+        """The setting, with one switch more where another row of the class reads it as it is."""
+        switches = [name for name, value in self.parameters.items() if isinstance(value.default, bool)]
+        others = [
+            Setting(self.row, setting.arguments | {name: not self.parameters[name].default})
+            for name in switches
+        ]
+        own = (entry for entry in (setting, *others) if self._count(entry) == 0 and self._is_read(entry))
+        return next(own, setting)
+
+    def _is_read(self, setting: Setting) -> bool:
+        """Whether a module is read by this row, and not by one before it."""
+        try:
+            return self.leaves.row_for(setting.make(), "module") is self.row
+        except NirmapError:
+            return False
 
     def _required(self, name: str) -> Any:
         """A value for an argument without default, of the type that its annotation names."""
@@ -129,10 +157,11 @@ class Settings:
         if name == "dt":
             return DT
         if "Tensor" in annotation and "float" not in annotation:
-            return torch.full((WIDTH,), 0.6)
+            return torch.full((self.width,), 0.6)
         if "bool" in annotation:
             return True
-        return WIDTH if "int" in annotation or PRIMITIVES[self.row.node].shape != "elementwise" else 0.6
+        is_elementwise = self.row.node == GRAPH or PRIMITIVES[self.row.node].shape == "elementwise"
+        return self.width if "int" in annotation or not is_elementwise else 0.6
 
     def breaking(self, condition: ModuleConstraint) -> Setting | None:
         """A setting by which this is the first condition that does not hold; by the constructor, where that can be."""
@@ -183,11 +212,28 @@ class Settings:
             for name in sorted(numeric):
                 low, high = _RANGES[random.integers(len(_RANGES))]
                 is_tensor = isinstance(arguments.get(name), torch.Tensor)
-                drawn = random.uniform(low, high, WIDTH) if is_tensor else float(random.uniform(low, high))
+                drawn = (
+                    random.uniform(low, high, self.width) if is_tensor else float(random.uniform(low, high))
+                )
                 arguments[name] = torch.tensor(drawn) if is_tensor else drawn
-            setting = Setting(self.row, arguments)
+            setting = self._as_demanded(Setting(self.row, arguments))
             if self._count(setting) == 0:
                 yield setting
+
+    def _as_demanded(self, setting: Setting) -> Setting:
+        """The setting with those arguments as they fit that conditions speak of which do not hold."""
+        broken = self._broken(setting)
+        if not broken or self.fitting is None:
+            return setting
+        heads = {path.partition(".")[0] for entry in broken for path in entry.attributes}
+        fitting = self.fitting.arguments
+        arguments = {
+            name: fitting.get(name) if name in heads else value for name, value in setting.arguments.items()
+        }
+        return Setting(
+            self.row,
+            {name: value for name, value in arguments.items() if name not in heads or name in fitting},
+        )
 
     def _is_drawn(self, name: str) -> bool:
         """Whether an argument is a number that may be another: dt is the caller's, what is enormous is meant so."""
@@ -252,7 +298,9 @@ class Settings:
                 annotation = str(parameter.annotation)
                 integers = _INTEGERS if "int" in annotation or parameter.annotation is parameter.empty else ()
                 tensors = (
-                    [torch.full((WIDTH,), number) for number in _NUMBERS] if "Tensor" in annotation else []
+                    [torch.full((self.width,), number) for number in _NUMBERS]
+                    if "Tensor" in annotation
+                    else []
                 )
                 texts = ("another",) if "str" in annotation else ()
                 yield from (
@@ -301,11 +349,12 @@ class Settings:
     def _named(self, value: Any) -> Iterator[Any]:
         """Functions, classes and objects in place of one: those that conditions name, then others of its module."""
         kind: Any = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
-        places = [getattr(kind, "__module__", None), self.row.module.__module__, "torch", _OWN]
+        places = [getattr(kind, "__module__", None), self.row.module.__module__, "torch", "torch.nn", _OWN]
         names = [entry for entry in self._constants if isinstance(entry, str)]
         for place in filter(None, places):
             for name in names:
-                yield from _as_given(getattr(sys.modules.get(place), name, None), value)
+                other: Any = getattr(sys.modules.get(place), name, None)
+                yield from _as_layer(other, self.width) if place == "torch.nn" else _as_given(other, value)
         module = sys.modules.get(str(getattr(kind, "__module__", None)))
         for other in vars(module).values() if module and value is not None else ():
             if getattr(other, "__module__", None) == kind.__module__ and other is not kind:
@@ -345,6 +394,13 @@ def _as_given(other: Any, value: Any) -> Iterator[Any]:
             ):  # it takes other arguments, or is no class to make objects of
                 yield other(*arguments)
                 return
+
+
+def _as_layer(kind: Any, width: int) -> Iterator[torch.nn.Module]:
+    """A layer that leaves the shape as it is, without bias and with one."""
+    if kind is torch.nn.Linear:
+        for bias in (False, True):
+            yield torch.nn.Linear(width, width, bias=bias)
 
 
 def _held(module: torch.nn.Module, path: str) -> Any:

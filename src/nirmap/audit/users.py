@@ -57,8 +57,11 @@ class UsersModules:
         ]
 
     def as_they_are_read(self) -> Iterator[Case]:
-        """Modules with drawn arguments, for a row that is never built; the others are made by their build."""
-        if self.row.build is None:
+        """Modules with drawn arguments, for a row that is never built; the others are made by their build.
+
+        For a graph too that is built: it is built in one place only, and read wherever it is.
+        """
+        if self.row.build is None or self.row.graph is not None:
             random = np.random.default_rng(0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -101,12 +104,14 @@ class UsersModules:
         """Writes a module, and holds what it does against what the written node does."""
         verdict = Verdict()
         path = (self.row.path,)
-        sample = torch.zeros(BATCH, *input_shape(self.row.node))
+        sample = torch.zeros(BATCH, *input_shape(self.row))
         try:
             reset = self.row.reset
             written = nirmap.to_nir(setting.make(), self.framework, dt=DT, sample=sample, reset=reset)
             row = self.leaves.row_for(setting.make(), "module")
-            if (row.node, row.reset) != (self.row.node, self.row.reset):
+            if row.graph is not None and row.graph is not self.row.graph:
+                name += f", so it is {row.graph.name}"
+            elif (row.node, row.reset) != (self.row.node, self.row.reset):
                 reset_of_it = " that is reset to a value" if row.reset != self.row.reset else ""
                 name += f", so it is a {row.node}{reset_of_it}"
             self._hold(verdict, setting, written, row)
@@ -133,5 +138,5 @@ class UsersModules:
 
 def _inputs(row: Row, seed: int) -> Array:
     """An input (T, B, *shape) of numbers of both signs, so that a threshold at 0 is passed both ways."""
-    size = (STEPS, BATCH, *input_shape(row.node))
+    size = (STEPS, BATCH, *input_shape(row))
     return np.random.default_rng(seed).uniform(-0.7, 2.0, size).astype(np.float32).astype(np.float64)

@@ -31,11 +31,19 @@ class Format(str, enum.Enum):
 
 @dataclass
 class Module:
-    """One class of a framework, and the primitives that it stands for."""
+    """One class of a framework.
+
+    Attributes:
+        path: the class.
+        stateful: whether it keeps state.
+        nodes: the primitives that it stands for.
+        graphs: the small graphs that it is, depending on its settings: their nodes, by name.
+    """
 
     path: str
     stateful: bool
     nodes: list[str] = field(default_factory=list[str])
+    graphs: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
 
 @dataclass
@@ -53,6 +61,7 @@ class Entry:
         nodes: the primitives that have a module.
         modules: the leaf modules, the stateful ones among them marked.
         not_mapped: the primitives that have none, with the reason.
+        refused: the modules that NIR cannot express, however they are set, with the reason.
     """
 
     framework: str
@@ -65,6 +74,16 @@ class Entry:
     nodes: list[str] = field(default_factory=list[str])
     modules: list[Module] = field(default_factory=list[Module])
     not_mapped: dict[str, str] = field(default_factory=dict[str, str])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+
+    def add_graph(self, path: str, name: str, nodes: list[str], stateful: bool) -> None:
+        """Adds a small graph that a module is."""
+        module = next((entry for entry in self.modules if entry.path == path), None)
+        if module is None:
+            module = Module(path, stateful)
+            self.modules = sorted([*self.modules, module], key=lambda entry: entry.path)
+        module.graphs[name] = nodes
+        module.stateful = module.stateful or stateful
 
 
 def list_frameworks(
@@ -118,6 +137,12 @@ def _entries(names: list[str]) -> list[Entry]:
                 rows = [(row.node, row.path, row.state is not None) for row in registry.rows]
                 entry = _entry(name, registry.distribution, registry.versions, registry.time_step, rows)
                 entry.not_mapped = dict(registry.not_mapped)
+                for graph in registry.graphs:
+                    if graph.graph is None:
+                        entry.refused[graph.path] = graph.not_read
+                    else:
+                        nodes = [node for _, node in graph.graph.nodes]
+                        entry.add_graph(graph.path, graph.graph.name, nodes, graph.state is not None)
                 entry.usable = True
         elif not entry.problem:
             entry.problem = f"{entry.distribution} is not installed"
@@ -139,6 +164,12 @@ def _declared() -> dict[str, Entry]:
         rows = [(row.node, row.module, row.state is not None) for source in sources for row in source.rows]
         entries[name] = _entry(name, framework.distribution, framework.versions, framework.time_step, rows)
         entries[name].not_mapped = dict(framework.not_mapped)
+        for row in (graph for source in sources for graph in source.graphs):
+            if row.graph is None:
+                entries[name].refused[row.module] = row.not_read
+            else:
+                nodes = [member.node for member in row.graph.members]
+                entries[name].add_graph(row.module, row.graph.name, nodes, row.state is not None)
     return entries
 
 
@@ -214,7 +245,11 @@ def _show_modules(entry: Entry) -> None:
     write(f"{entry.framework}: leaf modules", style="bold")
     made = table("module", "NIR nodes", "")
     for module in entry.modules:
-        add_row(made, module.path, ", ".join(module.nodes), ("stateful" if module.stateful else "", "cyan"))
+        graphs = dict.fromkeys(" + ".join(nodes) for nodes in module.graphs.values())
+        stands_for = ", ".join([*module.nodes, *graphs])
+        add_row(made, module.path, stands_for, ("stateful" if module.stateful else "", "cyan"))
     output().print(made)
     for node, reason in entry.not_mapped.items():
         write(f"no module for {node}: {reason}")
+    for path, reason in entry.refused.items():
+        write(f"{path} is refused: {reason}")
