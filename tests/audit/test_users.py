@@ -11,7 +11,6 @@ import pytest
 import snntorch
 import torch
 
-import nirmap
 from nirmap.audit.cells import Case
 from nirmap.audit.own_calls import own_outputs
 from nirmap.audit.settings import Settings
@@ -68,15 +67,6 @@ def test_every_condition_is_broken_by_some_module(framework: str) -> None:
                 assert not settings.leaves.holds(condition, setting.make())
     of_reset_to = "name_of(module.reset_fn) == 'MembraneReset' or module.reset_fn.variable == 'v_mem'"
     assert unbroken == ({of_reset_to} if framework == "sinabs" else set())
-
-
-def test_a_layer_that_is_connected_to_itself_is_refused_for_that() -> None:
-    """As its constructor makes it, it has no V; that is not the reason."""
-    recurrent: Callable[..., Any] = snntorch.RLeaky
-    module = recurrent(beta=0.5, linear_features=4, reset_mechanism="zero", reset_delay=False)
-    with pytest.raises(nirmap.ConstraintError, match="more than one node") as raised:
-        nirmap.to_nir(module, "snntorch", dt=DT, sample=torch.zeros(1, 4))
-    assert "module.V" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,19 @@ def test_list_says_what_is_installed_and_what_it_has() -> None:
         assert entry["installed"] == importlib.metadata.version(registry.distribution)
         assert entry["usable"]
         assert set(entry["nodes"]) == {row.node for row in registry.rows}
+        graphs = [row for row in registry.graphs if row.graph is not None]
         stateful = {module["path"] for module in entry["modules"] if module["stateful"]}
-        assert stateful == {row.path for row in registry.rows if row.state is not None}
-        assert {module["path"] for module in entry["modules"]} == {row.path for row in registry.rows}
+        assert stateful == {row.path for row in (*registry.rows, *graphs) if row.state is not None}
+        assert {module["path"] for module in entry["modules"]} == {
+            row.path for row in (*registry.rows, *graphs)
+        }
+        named = {(module["path"], name) for module in entry["modules"] for name in module["graphs"]}
+        assert named == {(row.path, row.graph.name) for row in graphs if row.graph is not None}
+        assert entry["refused"] == {row.path: row.not_read for row in registry.graphs if row.graph is None}
     text = invoke("list", "--modules").stdout
     assert re.search(r"norse\.torch\.LIFBoxCell +LIF +stateful", text)
+    assert re.search(r"norse\.torch\.LILinearCell +Linear \+ CubaLI +stateful", text)
+    assert "norse.torch.LSNNCell is refused: NIR has no neuron with an adaptive threshold" in text
     assert re.search(r"norse +" + re.escape(importlib.metadata.version("norse")), text)
 
 

@@ -56,7 +56,7 @@ def _with_arguments(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Te
         else:
             output, *values = module(x, **given)
             new = dict(zip(state.returns or kept, values, strict=True))
-            # Where there are as many arguments as values, the output is fed back too; without any, the module keeps all.
+            # Where there are as many arguments as values, the output is fed back too; without any, nothing is.
             fed_back = values if len(values) == len(given) else [output, *values]
             given = dict(zip(given, fed_back, strict=True)) if given else {}
         outputs.append(new[state.output] if state.output else output)

@@ -207,18 +207,27 @@ class Settings:
         if not numeric:
             yield self.fitting
             return
-        for _ in range(_TRIES):
-            arguments = dict(self.fitting.arguments)
-            for name in sorted(numeric):
-                low, high = _RANGES[random.integers(len(_RANGES))]
-                is_tensor = isinstance(arguments.get(name), torch.Tensor)
-                drawn = (
-                    random.uniform(low, high, self.width) if is_tensor else float(random.uniform(low, high))
-                )
-                arguments[name] = torch.tensor(drawn) if is_tensor else drawn
-            setting = self._as_demanded(Setting(self.row, arguments))
-            if self._count(setting) == 0:
-                yield setting
+        # What a condition pins to a number is drawn in vain.
+        for is_pinned in (False, True):
+            found = False
+            for _ in range(_TRIES):
+                setting = self._drawn(numeric, random)
+                setting = self._as_demanded(setting) if is_pinned else setting
+                if self._count(setting) == 0:
+                    found = True
+                    yield setting
+            if found:
+                return
+
+    def _drawn(self, names: list[str], random: Random) -> Setting:
+        """The fitting setting with other numbers for some arguments."""
+        arguments = dict(self.fitting.arguments) if self.fitting is not None else {}
+        for name in sorted(names):
+            low, high = _RANGES[random.integers(len(_RANGES))]
+            is_tensor = isinstance(arguments.get(name), torch.Tensor)
+            drawn = random.uniform(low, high, self.width) if is_tensor else float(random.uniform(low, high))
+            arguments[name] = torch.tensor(drawn) if is_tensor else drawn
+        return Setting(self.row, arguments)
 
     def _as_demanded(self, setting: Setting) -> Setting:
         """The setting with those arguments as they fit that conditions speak of which do not hold."""
