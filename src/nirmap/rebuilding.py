@@ -310,7 +310,7 @@ def _whole(
         return None
     stated = reset_of(graph.metadata, around, where)
     places = {name: f"{where} / node {name!r}" for name, node in graph.nodes.items() if _is_reset(node)}
-    resets = {
+    resets: set[Reset] = {
         wanted_reset(reset_of(graph.nodes[name].metadata, stated, place), context.asked, place)
         for name, place in places.items()
     }

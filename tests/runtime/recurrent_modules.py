@@ -226,6 +226,10 @@ def _of_norse() -> dict[str, Case]:
     }
 
 
+# sinabs annotates it with a number, and takes one for each neuron as well.
+subtracting: Callable[..., Any] = sa.MembraneSubtract
+
+
 def sinabs_options(bias: bool = False, reset: Any = None) -> dict[str, Any]:
     """What makes a sinabs layer one that NIR can express."""
     return {
@@ -272,7 +276,7 @@ def _of_sinabs() -> dict[str, Case]:
                 synapse=True,
                 norm_input=False,
                 train_alphas=False,
-                reset=sa.MembraneSubtract(torch.linspace(0.2, 0.5, NEURONS)),
+                reset=subtracting(subtract_value=torch.linspace(0.2, 0.5, NEURONS)),
             ),
             "Linear CubaLIF",
             reset="subtract",

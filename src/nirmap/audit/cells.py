@@ -197,7 +197,7 @@ class Audit:
             modules = self.modules(column)
             if modules:
                 lines.append(
-                    f"{column.framework}: of {len(modules)} modules that are small graphs "
+                    f"{column.framework}: of {len(modules)} recurrent and other modules that are no primitive, "
                     f"{column.covered('from NIR', modules)} from NIR, {column.covered('to NIR', modules)} to NIR"
                 )
         return lines

@@ -57,7 +57,7 @@ def _details(audit: Audit, column: Column) -> Iterator[str]:
     yield from _rows(column, audit.rows)
     modules = audit.modules(column)
     if modules:
-        yield from ("", "Modules that are small graphs:", "")
+        yield from ("", "Recurrent and other modules that are no primitive:", "")
         yield from _rows(column, modules)
 
 

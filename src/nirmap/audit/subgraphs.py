@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import nir
@@ -144,10 +144,10 @@ def _held(framework: str, row: Row, draw: Draw, case: Case) -> Case:
 
 def _values(draw: Draw, graph: SubGraph) -> Values:
     """The parameters of a drawn sub-graph, by ``node.parameter``."""
-    inner = draw.graph.nodes[NODE]
+    nodes: Mapping[str, nir.NIRNode] = getattr(draw.graph.nodes[NODE], "nodes", {})
     values: Values = {}
-    for name, kind in graph.nodes if isinstance(inner, nir.NIRGraph) else ():
-        own = node_values(inner.nodes[name], PRIMITIVES[kind], name)
+    for name, kind in graph.nodes:
+        own = node_values(nodes[name], PRIMITIVES[kind], name)
         values |= {f"{name}.{key}": value for key, value in own.items()}
     return values
 
