@@ -41,6 +41,7 @@ class Parameter:
         axes: number of spatial axes of ``integers`` and ``padding``.
         minimum: smallest legal integer.
         default: value where a node leaves it out, or None.
+        whole_steps: whether the value is a whole number of time steps.
         positive: whether the value has to be above zero (True), at least zero (False) or neither (None).
         description: what it is.
     """
@@ -51,6 +52,7 @@ class Parameter:
     axes: int = 0
     minimum: int | None = None
     default: float | None = None
+    whole_steps: bool = False
     positive: bool | None = None
     description: str = ""
 
@@ -172,12 +174,15 @@ class Variable:
         times: the multiple that the module keeps; None for once.
         read_from: attribute that holds the new value, with a time axis; ``forward`` for what forward returns; None for
             ``kept_as``.
+        entries: where the module keeps a list of tensors, one for each entry of the variable's trailing axis, the
+            attribute that says how many; None for one tensor.
     """
 
     name: str
     kept_as: str
     times: Callable[[Values, float], Array | float] | None = None
     read_from: str | None = None
+    entries: str | None = None
 
 
 @dataclass(frozen=True)

@@ -338,6 +338,9 @@ def _check_call(row: Row, state: State, place: Place, problems: Problems) -> Non
         if variable.read_from not in (None, FORWARD) and state.time_axis is None:
             where = place / "variables" / variable.name / "from"
             problems.add(where.problem("no time_axis", "the axis of time in what is read", "add time_axis"))
+        if variable.entries is not None and state.call != "attributes":
+            where = place / "variables" / variable.name / "entries"
+            problems.add(where.problem(f"call: {state.call}", "call: attributes, where a list can be kept"))
         known = variable.kept_as in state.returns or variable.read_from == FORWARD
         if state.call == "positional" and not known:
             found = f"{variable.kept_as!r} is not among what forward returns"

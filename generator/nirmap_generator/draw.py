@@ -30,6 +30,9 @@ class Draw:
         for _ in range(TRIES):
             node = {name: self.parameter(self.primitive.parameters[name]) for name in self.primitive.declared}
             node["dt"] = 10 ** self.random.uniform(-4, -3)
+            for name in self.primitive.declared:
+                if self.primitive.parameters[name].whole_steps:
+                    node[name] = self.random.randint(0, 6) * node["dt"]
             node["surrogate"] = "surrogate"
             yield node
 

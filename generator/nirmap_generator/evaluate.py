@@ -329,6 +329,10 @@ def _absolute(x: Number) -> Number:
     return abs(x)
 
 
+def _nearest(x: Number) -> Number:
+    return float(round(x)) if math.isfinite(x) else x
+
+
 def _negative(x: Number) -> Number:
     return -x
 
@@ -382,6 +386,7 @@ _ELEMENTWISE: Mapping[str, Callable[..., Number]] = {
     "log": _log,
     "sqrt": _sqrt,
     "abs": _absolute,
+    "nearest": _nearest,
     "minimum": _either(min),
     "maximum": _either(max),
     "next_above": _next_above,

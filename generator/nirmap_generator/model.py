@@ -52,6 +52,7 @@ class Parameter:
     default: float | None = None
     axes: int = 0
     minimum: int | None = None
+    whole_steps: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ class Variable:
     kept_as: str
     times: Located | None
     read_from: str | None = None
+    entries: str | None = None
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,7 @@ class Parser:
             default=data.get("default"),
             axes=data.get("axes", 0),
             minimum=data.get("minimum"),
+            whole_steps=data.get("whole_steps", False),
         )
 
     def affine(self, data: Mapping[str, Any], place: Place) -> AffineMap:
@@ -264,7 +265,7 @@ class Parser:
                 variables.append(Variable(name, entry, None))
             else:
                 times = self.optional(entry, "times", place / "variables" / name)
-                variables.append(Variable(name, entry["as"], times, entry.get("from")))
+                variables.append(Variable(name, entry["as"], times, entry.get("from"), entry.get("entries")))
         kept = tuple(variable.kept_as for variable in variables)
         return State(
             call=data["call"],

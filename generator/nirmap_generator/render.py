@@ -241,6 +241,7 @@ def parameter_arguments(parameter: Parameter) -> str:
         "axes": (parameter.axes, 0),
         "minimum": (parameter.minimum, None),
         "default": (parameter.default, None),
+        "whole_steps": (parameter.whole_steps, False),
         "positive": (positive, None),
         "description": (parameter.description, ""),
     }

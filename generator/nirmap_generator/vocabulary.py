@@ -71,6 +71,7 @@ _ROWS = (
         "np.full_like({0}, {1}, dtype=np.float64)",
         "the second, in the first's shape",
     ),
+    Function("nearest", ("number",), "np.rint", "the nearest whole numbers"),
     Function("transpose", ("number",), "np.transpose", "axes in reverse order"),
     Function(
         "diagonal", ("number",), "np.diag", "a matrix with a vector on its diagonal, or a matrix's diagonal"

@@ -75,12 +75,18 @@ class AttributesCell(Cell):
         if self.call.spread_by is not None:
             return self._by_stand_in(input, variables, self.call.spread_by)
         axis = self.call.time_axis
+        lists = {entry.kept_as for entry in self.call.variables if entry.entries is not None}
         for name, value in variables.items():
-            set_attribute(self.module, name, value)
+            set_attribute(self.module, name, list(value.unbind(-1)) if name in lists else value)
         # The feature axes of the input follow one batch axis and the axis of time.
         returned: Any = self.module(input if axis is None else input.unsqueeze(axis))
         output: torch.Tensor = cast("Any", returned)[0] if isinstance(returned, tuple) else returned
         new = [output if name == _FORWARD else attribute(self.module, name) for name in self.read_from]
+        # One more entry, which is taken away again, gives an empty list the shape of the input.
+        new = [
+            torch.stack([*value, input], dim=-1)[..., :-1] if isinstance(value, list) else value
+            for value in new
+        ]
         if axis is None:
             return output, new
         along_time = [variable.read_from is not None for variable in self.call.variables]

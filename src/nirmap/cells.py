@@ -117,6 +117,11 @@ class Cell(torch.nn.Module):
         self.variables = [variable.name for variable in row.state.variables]
         self.kept_as = [variable.kept_as for variable in row.state.variables]
         self.initial = {variable.name: variable.initial for variable in primitive.state}
+        self.entries = {
+            variable.name: variable.entries
+            for variable in row.state.variables
+            if variable.entries is not None
+        }
         self.read_from = [variable.read_from or variable.kept_as for variable in row.state.variables]
         self.returns = self.kept_as if row.state.returns is None else list(row.state.returns)
         self.left_behind = list(row.state.hides)
@@ -281,11 +286,14 @@ class Cell(torch.nn.Module):
         return {name: torch.zeros_like(like, requires_grad=False) for name in self.call.zeroed}
 
     def _inward(self, name: str, input: torch.Tensor, value: torch.Tensor | None) -> torch.Tensor:
+        shape = input.shape
+        if name in self.entries:
+            shape = torch.Size([*shape, attribute(self.module, self.entries[name])])
         if value is None:
-            value = torch.full_like(input, self.initial[name], requires_grad=False)
-        elif self.graph is None and value.shape != input.shape:
+            value = input.new_full(shape, self.initial[name])
+        elif self.graph is None and value.shape != shape:
             # Some modules begin anew, and say nothing, when the state is not of the shape of the input.
-            value = value.expand(input.shape)
+            value = value.expand(shape)
         entry = self._map(name)
         shift, scale, times = self._now(entry.shift), self._now(entry.scale), self._now(f"times_{name}")
         value = value if shift is None else value - shift

@@ -41,8 +41,8 @@ def _drawn(kind: str, seed: int) -> dict[str, Array]:
     random = np.random.default_rng(seed)
     values: dict[str, Array] = {}
     for parameter in PRIMITIVES[kind].declared:
-        if parameter.name == "delay":
-            values["delay"] = DT * random.permutation(NEURONS)
+        if parameter.whole_steps:
+            values[parameter.name] = DT * random.permutation(NEURONS)
         else:
             values[parameter.name] = random.uniform(*_RANGES[parameter.name], NEURONS)
     if kind in ("I", "IF"):

@@ -6,6 +6,7 @@ says so.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -399,11 +400,39 @@ def test_a_delay_is_read_in_seconds(steps: int) -> None:
     np.testing.assert_array_equal(by_oracle, expected.numpy())
 
 
-def test_a_delay_is_not_built_and_the_reason_is_told() -> None:
-    graph = chain([nir.Delay(delay=DT * np.ones(WIDTH))], (WIDTH,))
-    with pytest.raises(nirmap.NirmapError, match="a step is a pure function"):
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_a_delay_is_built_and_two_streams_through_it_do_not_touch_each_other(steps: int) -> None:
+    """Its queue is a list that it writes in place; that of one stream must not reach the other."""
+    graph = chain([nir.Delay(delay=steps * DT * np.ones(WIDTH))], (WIDTH,))
+    net = nirmap.from_nir(graph, "spikingjelly", dt=DT, dtype=torch.float64)
+    assert any(isinstance(module, layer.Delay) for module in net.modules())
+    streams = [sequence(10), 2 * sequence(10)]
+    states: list[Any] = [None, None]
+    outputs: list[list[torch.Tensor]] = [[], []]
+    for pair in zip(*streams, strict=True):
+        for index, x in enumerate(pair):
+            before = copy.deepcopy(states[index])
+            given = states[index]
+            y, states[index] = net(x, given)
+            outputs[index].append(y)
+            torch.testing.assert_close(given, before, rtol=0, atol=0)
+    for xs, ys in zip(streams, outputs, strict=True):
+        (expected,) = simulate(graph, xs.numpy(), DT).outputs.values()
+        np.testing.assert_array_equal(torch.stack(ys).numpy(), expected)
+    again = nirmap.to_nir(net)
+    np.testing.assert_allclose(
+        next(n for n in again.nodes.values() if isinstance(n, nir.Delay)).delay, steps * DT
+    )
+
+
+@pytest.mark.parametrize(
+    ("delay", "reason"),
+    [
+        (DT * np.arange(WIDTH), "one number of steps for all neurons"),
+        (1.5 * DT * np.ones(WIDTH), "whole time steps"),
+    ],
+)
+def test_a_delay_that_the_queue_cannot_hold_is_refused(delay: Any, reason: str) -> None:
+    graph = chain([nir.Delay(delay=delay)], (WIDTH,))
+    with pytest.raises(nirmap.ConstraintError, match=reason):
         nirmap.from_nir(graph, "spikingjelly", dt=DT)
-    xs = sequence(10)
-    net = nirmap.from_nir(graph, "spikingjelly", dt=DT, dtype=torch.float64, fallback="torch")
-    (expected,) = simulate(graph, xs.numpy(), DT).outputs.values()
-    np.testing.assert_array_equal(nirmap.run(net, xs)[0].numpy(), expected)

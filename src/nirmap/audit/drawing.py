@@ -177,8 +177,8 @@ def neuron(primitive: str, random: Random, shape: tuple[int, ...] = NEURONS, dt:
     """Parameters of an elementwise primitive, each neuron with its own."""
     values: Values = {}
     for parameter in PRIMITIVES[primitive].declared:
-        if parameter.name == "delay":
-            values["delay"] = dt * random.permutation(int(np.prod(shape))).reshape(shape)
+        if parameter.whole_steps:
+            values[parameter.name] = dt * random.permutation(int(np.prod(shape))).reshape(shape)
             continue
         drawn = random.uniform(*_RANGES.get(parameter.name, (0.5, 1.5)), shape)
         values[parameter.name] = dt * drawn if parameter.name in _TIMES else drawn

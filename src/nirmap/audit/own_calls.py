@@ -67,9 +67,12 @@ def _with_attributes(module: Any, state: StateCall, xs: torch.Tensor, begins_ane
     """State stays in attributes of the module."""
     # The state of a module that spreads it over a batch has no batch axis.
     zeros = torch.zeros_like(xs[0] if state.spread_by is None else xs[0, 0])
+    lists = {variable.kept_as for variable in state.variables if variable.entries is not None}
     names = [] if begins_anew else [*(variable.kept_as for variable in state.variables), *state.zeroed]
     for name in names:
-        if name in module._buffers:
+        if name in lists:
+            setattr(module, name, [])
+        elif name in module._buffers:
             module._buffers[name] = zeros.clone()
         else:
             setattr(module, name, zeros.clone())
