@@ -289,9 +289,9 @@ REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
         r"tau_syn = 5\.0.*an integrator behind a synapse is two nodes.*put an ExpLeak in front",
     ),
     "no leak": (lambda: sl.LIF(float("inf"), **SINGLE), "a neuron without leak is another node"),
-    "a recurrent layer": (
+    "a bias in the feedback, which sinabs leaves out in the first step": (
         lambda: sl.LIFRecurrent(20.0, torch.nn.Linear(WIDTH, WIDTH), **SINGLE),
-        "LIFRecurrent overrides",
+        r"rec_connect\.bias is None.*use torch\.nn\.Linear\(n, n, bias=False\)",
     ),
     "an adaptive threshold": (lambda: sl.ALIF(20.0, 20.0), "ALIF"),
     "rounding": (
