@@ -301,7 +301,8 @@ def test_a_fallback_is_for_the_nodes_that_need_it_alone(framework: str) -> None:
     assert "fallback" not in (report_of(net, "linear").how, report_of(net, "li").how)
     if framework != "torch":
         because = report.graphs["inner"].nodes["late"].because
-        assert because.startswith("node 'inner' / node 'late': ") and "nir.Delay" in because
+        assert because.startswith("node 'inner' / node 'late': ")
+        assert "nir.Delay" in because
     check_runs(net, graph)
     check_same_graph(nirmap.to_nir(net), graph)
 
