@@ -1237,6 +1237,7 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
     ),
 )
 BYPASSED: Final[tuple[rows.Bypassed, ...]] = ()
+FOLDED: Final[tuple[rows.Folded, ...]] = ()
 REGISTRY: Final = rows.Registry(
     framework="norse",
     description="Norse",
@@ -1246,6 +1247,7 @@ REGISTRY: Final = rows.Registry(
     rows=ROWS + torch_nn.ROWS,
     graphs=GRAPHS + torch_nn.GRAPHS,
     bypassed=BYPASSED + torch_nn.BYPASSED,
+    folded=FOLDED + torch_nn.FOLDED,
     not_mapped={
         "Scale": "norse has no module that multiplies elementwise",
         "Delay": "norse has no delay line",

@@ -1053,6 +1053,7 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
     ),
 )
 BYPASSED: Final[tuple[rows.Bypassed, ...]] = ()
+FOLDED: Final[tuple[rows.Folded, ...]] = ()
 REGISTRY: Final = rows.Registry(
     framework="rockpool",
     description="Rockpool (its torch modules)",
@@ -1062,6 +1063,7 @@ REGISTRY: Final = rows.Registry(
     rows=ROWS + torch_nn.ROWS,
     graphs=GRAPHS + torch_nn.GRAPHS,
     bypassed=BYPASSED + torch_nn.BYPASSED,
+    folded=FOLDED + torch_nn.FOLDED,
     not_mapped={
         "Scale": "Rockpool has no module that multiplies elementwise",
         "Delay": "Rockpool has no delay line",

@@ -345,6 +345,27 @@ class Bypassed:
 
 
 @dataclass(frozen=True)
+class Folded:
+    """A module that the layer before it takes in: each channel is multiplied by a number, and one is added.
+
+    Attributes:
+        module: the class.
+        path: its dotted path.
+        source: where it is declared, ``file:line``.
+        scale: the factors, one for each channel, from the module and dt.
+        shift: what is added after that.
+        reads_only_if: what the module has to fulfil.
+    """
+
+    module: type[torch.nn.Module]
+    path: str
+    source: str
+    scale: Callable[[Held, float], Array]
+    shift: Callable[[Held, float], Array]
+    reads_only_if: tuple[ModuleConstraint, ...] = ()
+
+
+@dataclass(frozen=True)
 class Registry:
     """All that is declared of one framework.
 
@@ -358,6 +379,7 @@ class Registry:
         graphs: the modules that are small graphs, and those that NIR cannot express, however they are set.
         bypassed: modules that do nothing.
         not_mapped: primitives without a module, with the reason.
+        folded: modules that the layer before them takes in.
     """
 
     framework: str
@@ -369,6 +391,7 @@ class Registry:
     bypassed: tuple[Bypassed, ...]
     not_mapped: Mapping[str, str]
     graphs: tuple[Row, ...] = ()
+    folded: tuple[Folded, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -377,17 +400,36 @@ class Function:
 
     Attributes:
         name: dotted path of the function, or name of the method.
-        means: ``sum``, ``bypass``, ``scale``, ``flatten`` or ``item``.
+        means: what it means, a word of ``functions.schema.json``.
         parameters: names of the arguments after the first.
         defaults: values of those that are left out.
-        factor: constant factor, for ``scale``.
+        factor: constant factor, for ``scale``, ``sum`` and ``axis``.
+        module: for ``module``, the class of the module that does the same, as a dotted path.
+        attributes: for ``module``, the attributes of that module from the arguments; others are those of the same name.
+        dtype: for ``cast``, the dtype that the result always has; empty where an argument says so.
     """
 
     name: str
-    means: Literal["sum", "bypass", "scale", "flatten", "item"]
+    means: Literal[
+        "sum",
+        "scale",
+        "bypass",
+        "cast",
+        "module",
+        "item",
+        "size",
+        "reshape",
+        "axis",
+        "stack",
+        "total",
+        "mean",
+    ]
     parameters: tuple[str, ...] = ()
-    defaults: Mapping[str, float] = field(default_factory=dict[str, float])
+    defaults: Mapping[str, float | None] = field(default_factory=dict[str, "float | None"])
     factor: float | None = None
+    module: str = ""
+    attributes: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda given: {}
+    dtype: str = ""
 
 
 @dataclass(frozen=True)

@@ -3758,6 +3758,7 @@ BYPASSED: Final[tuple[rows.Bypassed, ...]] = (
         ),
     ),
 )
+FOLDED: Final[tuple[rows.Folded, ...]] = ()
 REGISTRY: Final = rows.Registry(
     framework="sinabs",
     description="sinabs",
@@ -3767,6 +3768,7 @@ REGISTRY: Final = rows.Registry(
     rows=ROWS + torch_nn.ROWS,
     graphs=GRAPHS + torch_nn.GRAPHS,
     bypassed=BYPASSED + torch_nn.BYPASSED,
+    folded=FOLDED + torch_nn.FOLDED,
     not_mapped={
         "Scale": "sinabs has no module that multiplies elementwise",
         "Delay": "sinabs has no delay line",

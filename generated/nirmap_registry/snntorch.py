@@ -3952,6 +3952,7 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
     ),
 )
 BYPASSED: Final[tuple[rows.Bypassed, ...]] = ()
+FOLDED: Final[tuple[rows.Folded, ...]] = ()
 REGISTRY: Final = rows.Registry(
     framework="snntorch",
     description="snnTorch",
@@ -3961,6 +3962,7 @@ REGISTRY: Final = rows.Registry(
     rows=ROWS + torch_nn.ROWS,
     graphs=GRAPHS + torch_nn.GRAPHS,
     bypassed=BYPASSED + torch_nn.BYPASSED,
+    folded=FOLDED + torch_nn.FOLDED,
     not_mapped={
         "Scale": "snnTorch has no module that multiplies elementwise",
         "Delay": "snnTorch has no delay line",

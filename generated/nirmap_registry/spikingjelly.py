@@ -2300,6 +2300,7 @@ BYPASSED: Final[tuple[rows.Bypassed, ...]] = (
         ),
     ),
 )
+FOLDED: Final[tuple[rows.Folded, ...]] = ()
 REGISTRY: Final = rows.Registry(
     framework="spikingjelly",
     description="SpikingJelly",
@@ -2309,6 +2310,7 @@ REGISTRY: Final = rows.Registry(
     rows=ROWS + torch_nn.ROWS,
     graphs=GRAPHS + torch_nn.GRAPHS,
     bypassed=BYPASSED + torch_nn.BYPASSED,
+    folded=FOLDED + torch_nn.FOLDED,
     not_mapped={"Scale": "SpikingJelly has no module that multiplies elementwise"},
 )
 LEAF_MODULES: Final = frozenset(row.module for row in (*REGISTRY.rows, *REGISTRY.graphs))

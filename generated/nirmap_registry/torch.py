@@ -635,6 +635,7 @@ ROWS: Final[tuple[rows.Row, ...]] = (
 )
 GRAPHS: Final[tuple[rows.Row, ...]] = ()
 BYPASSED: Final[tuple[rows.Bypassed, ...]] = ()
+FOLDED: Final[tuple[rows.Folded, ...]] = ()
 REGISTRY: Final = rows.Registry(
     framework="torch",
     description="Plain PyTorch with the reference modules of nirmap",
@@ -644,6 +645,7 @@ REGISTRY: Final = rows.Registry(
     rows=ROWS + torch_nn.ROWS,
     graphs=GRAPHS + torch_nn.GRAPHS,
     bypassed=BYPASSED + torch_nn.BYPASSED,
+    folded=FOLDED + torch_nn.FOLDED,
     not_mapped={},
 )
 LEAF_MODULES: Final = frozenset(row.module for row in (*REGISTRY.rows, *REGISTRY.graphs))

@@ -43,7 +43,7 @@ RESERVED = frozenset(
         "to",
         "torch",
     }
-    | {"BYPASSED", "LEAF_MODULES", "NIR_NODES", "REGISTRY", "ROWS", "STATEFUL_MODULES"}
+    | {"BYPASSED", "FOLDED", "LEAF_MODULES", "NIR_NODES", "REGISTRY", "ROWS", "STATEFUL_MODULES"}
 )
 # Under ``from``: the new value is what forward returns.
 FORWARD = "forward"
@@ -155,6 +155,11 @@ def check_framework(
     for entry in framework.bypassed:
         check_import(entry.module, entry.place, framework, problems)
         _check_constraints(entry.reads_only_if, READ_NAMES, problems)
+    for folded in framework.folded:
+        check_import(folded.module, folded.place, framework, problems)
+        _check_constraints(folded.reads_only_if, READ_NAMES, problems)
+        for located in (folded.scale, folded.shift):
+            check_names(located, READ_NAMES, problems)
     _check_classes(framework, problems)
     # A node that is mapped with a reset by subtraction only, is not mapped as it is.
     mapped = {row.node for row in (*framework.rows, *included) if row.reset == "value"}
@@ -203,8 +208,8 @@ def class_paths(framework: Framework) -> Iterator[tuple[str, Place]]:
                 yield entry.call, entry.place / "call"
         for entry in class_references(row).values():
             yield entry.path, entry.place / "class"
-    for bypassed in framework.bypassed:
-        yield bypassed.module, bypassed.place
+    for entry in (*framework.bypassed, *framework.folded):
+        yield entry.module, entry.place
 
 
 def _check_constraints(
@@ -350,7 +355,7 @@ def _check_call(row: Row, state: State, place: Place, problems: Problems) -> Non
 def _check_everything_is_read(row: Row, problems: Problems) -> None:
     """What a module is built with or holds is read back, pinned by a condition, or ignored for a stated reason."""
     seen: set[str] = set(row.ignores)
-    for located in _reading(row):
+    for located in reading(row):
         seen |= module_paths(located)
     for name, entry in row.build.items():
         if isinstance(entry, ClassReference) and name not in seen:
@@ -373,7 +378,7 @@ def _check_everything_is_read(row: Row, problems: Problems) -> None:
 def _check_everything_is_set(row: Row, problems: Problems) -> None:
     """What is read of a module is something that a built module is known to have."""
     known = {path for path, _ in build_expressions(row)} | set(row.holds) | set(class_names(row))
-    for located in _reading(row):
+    for located in reading(row):
         for path in sorted(module_paths(located) - known):
             problems.add(
                 located.place.problem(
@@ -385,7 +390,7 @@ def _check_everything_is_set(row: Row, problems: Problems) -> None:
             )
 
 
-def _reading(row: Row) -> list[Located]:
+def reading(row: Row) -> list[Located]:
     """Every expression that reads a module."""
     return [*row.read.values(), *(constraint.that for constraint in row.reads_only_if)]
 

@@ -6,7 +6,7 @@ import keyword
 from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
-from nirmap_generator.check import RESERVED, did_you_mean
+from nirmap_generator.check import RESERVED, check_names, did_you_mean, module_paths, reading
 from nirmap_generator.model import Framework, Function, Place
 from nirmap_generator.problems import Problems
 
@@ -73,8 +73,10 @@ def _check_kind(framework: Framework, shared: Collection[str], problems: Problem
             problems.add(place.problem(f"{name!r} again", "each file once"))
 
 
-def check_functions(functions: Sequence[Function], problems: Problems) -> None:
-    """Each function and each method is declared once, and defaults are those of its parameters."""
+def check_functions(
+    functions: Sequence[Function], frameworks: Sequence[Framework], problems: Problems
+) -> None:
+    """Each function and each method is declared once, with defaults of its own parameters, and as a whole module."""
     seen: set[tuple[str, str]] = set()
     for entry in functions:
         key = ("function", entry.function) if entry.function is not None else ("method", entry.method or "")
@@ -86,3 +88,32 @@ def check_functions(functions: Sequence[Function], problems: Problems) -> None:
                 expected = "one of its parameters: " + (", ".join(entry.parameters) or "there is none")
                 hint = did_you_mean(name, entry.parameters)
                 problems.add((entry.place / "defaults" / name).problem(f"{name!r}", expected, hint))
+        _check_module_of(entry, frameworks, problems)
+
+
+def _check_module_of(entry: Function, frameworks: Sequence[Framework], problems: Problems) -> None:
+    """What a function is as a module has every attribute that the mappings read of that module."""
+    if (entry.means == "module") is not bool(entry.module):
+        found = f"means: {entry.means} " + ("with a module" if entry.module else "without a module")
+        problems.add(entry.place.problem(found, "a module for means: module, and for no other"))
+    for located in entry.attributes.values():
+        check_names(located, entry.parameters, problems)
+    needed: set[str] = set()
+    for framework in frameworks:
+        for row in framework.rows:
+            if row.module == entry.module:
+                needed |= {path for located in reading(row) for path in module_paths(located)}
+        for other in (*framework.bypassed, *framework.folded):
+            if other.module == entry.module:
+                needed |= {path for one in other.reads_only_if for path in module_paths(one.that)}
+        for folded in framework.folded:
+            if folded.module == entry.module:
+                needed |= module_paths(folded.scale) | module_paths(folded.shift)
+    missing = sorted(needed - {*entry.parameters, *entry.attributes})
+    if missing:
+        problems.add(
+            entry.place.problem(
+                f"no attribute {missing[0]!r}, which the mappings read of {entry.module}",
+                "a parameter of that name, or an entry under attributes",
+            )
+        )

@@ -251,6 +251,17 @@ class Bypassed:
 
 
 @dataclass(frozen=True)
+class Folded:
+    """A module that multiplies each channel by a number and adds one, as the layer before it can do by itself."""
+
+    module: str
+    scale: Located
+    shift: Located
+    reads_only_if: tuple[Constraint, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
 class Framework:
     """One file of mappings."""
 
@@ -264,6 +275,7 @@ class Framework:
     rows: tuple[Row, ...]
     not_mapped: Mapping[str, str]
     bypassed: tuple[Bypassed, ...]
+    folded: tuple[Folded, ...]
     document: Document
     graphs: tuple[Row, ...] = ()
 
@@ -281,6 +293,9 @@ class Function:
     method: str | None
     means: str
     parameters: tuple[str, ...]
-    defaults: Mapping[str, float]
+    defaults: Mapping[str, float | None]
     factor: float | None
+    module: str
+    attributes: Mapping[str, Located]
+    dtype: str
     place: Place

@@ -5,7 +5,7 @@ The documents have passed their JSON Schema, so all that can be wrong here is an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from nirmap_generator.model import (
     ClassReference,
     Constraint,
     Equivalence,
+    Folded,
     Framework,
     Function,
     LaterReset,
@@ -168,9 +169,10 @@ class Parser:
             if len(self.problems) == before:
                 graphs.append(row)
         bypassed = [
-            Bypassed(entry["module"], self.constraints(entry, "reads_only_if", place), place)
+            Bypassed(module, self.constraints(entry, "reads_only_if", place), place)
             for index, entry in enumerate(data.get("bypassed", ()))
             for place in [root / "bypassed" / index]
+            for module in _texts(entry["module"])
         ]
         package = data["package"]
         return Framework(
@@ -184,9 +186,20 @@ class Parser:
             rows=tuple(rows),
             not_mapped=data.get("not_mapped", {}),
             bypassed=tuple(bypassed),
+            folded=tuple(self.folded(data.get("folded", ()), root / "folded")),
             document=document,
             graphs=tuple(graphs),
         )
+
+    def folded(self, data: Sequence[Mapping[str, Any]], place: Place) -> Iterator[Folded]:
+        """The modules that the layer before them takes in."""
+        for index, entry in enumerate(data):
+            here = place / index
+            scale, shift = (self.located(entry[key], here / key) for key in ("scale", "shift"))
+            if scale is not None and shift is not None:
+                conditions = self.constraints(entry, "reads_only_if", here)
+                for module in _texts(entry["module"]):
+                    yield Folded(module, scale, shift, conditions, here)
 
     def row(self, node: str, data: Mapping[str, Any], place: Place) -> Row:
         """One row of a framework's table."""
@@ -299,6 +312,9 @@ class Parser:
                 parameters=tuple(entry.get("parameters", ())),
                 defaults=entry.get("defaults", {}),
                 factor=entry.get("factor"),
+                module=entry.get("module", ""),
+                attributes=self.table(entry, "attributes", root / "functions" / index),
+                dtype=entry.get("dtype", ""),
                 place=root / "functions" / index,
             )
             for index, entry in enumerate(document.data["functions"])

@@ -80,7 +80,7 @@ def read(folder: Path) -> Declarations:
     functions = tuple(entry for table in tables for entry in parser.functions(table))
     rewrites = tuple(entry for table in series for entry in parse_rewrites(table, parser))
     frameworks = tuple(parser.framework(document) for document in mappings)
-    check_functions(functions, problems)
+    check_functions(functions, frameworks, problems)
     check_files(frameworks, [path.stem for path in shared], problems)
     parsed = [parser.catalogue(document) for document in catalogues]
     for catalogue in parsed:

@@ -262,7 +262,27 @@ def function_row(function: Function) -> str:
         text += ", defaults={" + ", ".join(f"{quote(k)}: {v!r}" for k, v in function.defaults.items()) + "}"
     if function.factor is not None:
         text += f", factor={function.factor!r}"
+    if function.module:
+        text += f", module={quote(function.module)}"
+    if function.attributes:
+        text += ", attributes=lambda given: {"
+        text += ", ".join(
+            f"{quote(name)}: {_from_arguments(located)}" for name, located in function.attributes.items()
+        )
+        text += "}"
+    if function.dtype:
+        text += f", dtype={quote(function.dtype)}"
     return text + ")"
+
+
+def _from_arguments(located: Located) -> str:
+    """An expression on ``given["name"]``."""
+    return to_python(located.expression, {name: f"given[{quote(name)}]" for name in located.expression.names})
+
+
+def module_array(located: Located) -> str:
+    """An expression on a module's attributes, as arrays of float64."""
+    return to_python(located.expression, {}, attribute=lambda text: f"rows.array({text})")
 
 
 def self_python(located: Located, primitive: Primitive) -> str:
@@ -315,6 +335,7 @@ class Renderer:
             free_variable,
             function_name,
             function_row,
+            module_array,
             module_constraints,
             node_condition,
             node_names,

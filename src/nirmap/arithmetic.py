@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from nirmap.assembling import GraphUnderConstruction
 from nirmap.errors import TraceError
-from nirmap.functions import arguments_of, function_of, is_in_place, is_zeros
+from nirmap.functions import arguments_of, function_of, is_in_place, is_zeros, module_class
 from nirmap.in_place import check_in_place, origin_of, refusal
 from nirmap.leaves import Leaves, class_of
 from nirmap.recording import INSIDE, LINE
@@ -27,6 +27,9 @@ from nirmap.signals import (
     Value,
 )
 from nirmap_registry.rows import Function
+
+
+Handler = Callable[[Node, Function, dict[str, Any], str], Value]
 
 
 class Arithmetic:
@@ -113,14 +116,22 @@ class Arithmetic:
         if is_in_place(node):
             self._check_in_place(node, where)
         arguments = arguments_of(node, function, where)
-        handlers: dict[str, Callable[[Node, Function, dict[str, Any], str], Value]] = {
+        handlers: dict[str, Handler] = {
             "sum": self._sum,
             "item": self._item,
             "scale": self._scale,
             "bypass": self._bypass,
-            "flatten": self._flatten,
+            **self.further_handlers(),
         }
         return handlers[function.means](node, function, arguments, where)
+
+    def further_handlers(self) -> dict[str, Handler]:
+        """What is done for the meanings that are not arithmetic."""
+        raise NotImplementedError
+
+    def shifted(self, node: Node, operand: Any, constant: torch.Tensor, factor: float, where: str) -> Value:
+        """``factor`` times an operand, and a constant."""
+        raise NotImplementedError
 
     def _check_in_place(self, node: Node, where: str) -> None:
         check_in_place(node, self._module_shares, where)
@@ -130,8 +141,11 @@ class Arithmetic:
             raise refusal(where, f"the state of {made_by.node!r} as well as its output")
 
     def _module_shares(self, node: Node) -> bool:
-        module = self.root.get_submodule(str(node.target))
-        return self.leaves.bypass(module) is not None or class_of(module) is torch.nn.Flatten
+        if node.op == "call_module":
+            kind = class_of(self.root.get_submodule(str(node.target)))
+        else:
+            kind = module_class(function_of(node, self.where(node)))
+        return self.leaves.bypass_of(kind) is not None or kind is torch.nn.Flatten
 
     def _sum(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
         first, second, alpha = arguments["input"], arguments["other"], arguments.get("alpha", 1)
@@ -142,6 +156,11 @@ class Arithmetic:
             return self.signal(first, where)
         if self._is_zero(first):  # sum([...]) starts at 0
             return self.signal(second, where).times(weight)
+        added, subtracted = self._tensor(second), self._tensor(first)
+        if added is not None:
+            return self.shifted(node, first, added * weight, 1.0, where)
+        if subtracted is not None:
+            return self.shifted(node, second, subtracted, weight, where)
         return self.signal(first, where).plus(self.signal(second, where), weight)
 
     def _scale(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
@@ -170,22 +189,23 @@ class Arithmetic:
         value = self.values.get(entry) if isinstance(entry, Node) else None
         return value if isinstance(value, Constant) else None
 
+    def _tensor(self, entry: Any) -> torch.Tensor | None:
+        """An operand that is a constant, in float64; None for one that is not."""
+        number = self._number(entry)
+        if number is None:
+            return None
+        value = number.value if isinstance(number, Constant) else torch.tensor(number)
+        return value.to("cpu", torch.float64)
+
     def _is_zero(self, entry: Any) -> bool:
         number = self._number(entry)
         return number == 0 if not isinstance(number, Constant) else not bool(number.value.any())
 
     def _bypass(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
-        if arguments.get("training", False):
-            do = "give it training=self.training, and call model.eval() first"
-            raise TraceError(where, "it is random in training mode", "training=False", do)
         value = self.values.get(arguments["input"])
         if isinstance(value, StateValue | StateEntry | Unread):
             return value
         return self.signal(arguments["input"], where)
-
-    def _flatten(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
-        module = torch.nn.Flatten(arguments["start_dim"], arguments["end_dim"])
-        return self.add(node, module, node.name, self.signal(arguments["input"], where), where)
 
     def _item(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
         value, index = self.values.get(arguments["input"]), arguments["index"]

@@ -14,7 +14,7 @@ import torch
 
 from nirmap.building import is_stateful
 from nirmap.delays import delayed_edges
-from nirmap.entries import Entry, Shape, keeps_zeros, node_of
+from nirmap.entries import Entry, Shape, check_expected, keeps_zeros, node_of
 from nirmap.errors import GraphError, ReadBackWarning, TraceError
 from nirmap.readable import unreadable
 from nirmap.shapes import Shapes, infer_shapes
@@ -40,6 +40,8 @@ class GraphUnderConstruction:
     scales: dict[tuple[Source, float], str] = field(default_factory=dict[tuple[Source, float], str])
     # The nodes that are written as several in a row, each with the name of the last of them.
     last_parts: dict[str, str] = field(default_factory=dict[str, str])
+    # The shapes that views were written for, None for an axis that may have any length.
+    expected: dict[str, tuple[int | None, ...]] = field(default_factory=dict[str, "tuple[int | None, ...]"])
     # Names that nodes will have which are not there yet.
     reserved: set[str] = field(default_factory=set[str])
     # Whether parameters of a single number are those of a single neuron, and not of a layer of any size.
@@ -379,6 +381,7 @@ class GraphUnderConstruction:
             return nir.Output({"output": np.array(after)})
         if not isinstance(entry, Entry):
             return entry
+        check_expected(self.expected.get(name), after, entry.where)
         node = node_of(entry, before, after)
         node.input_type = {"input": np.array(before)}
         node.output_type = {"output": np.array(after)}

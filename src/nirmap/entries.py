@@ -9,7 +9,7 @@ from typing import Any
 import nir
 import numpy as np
 
-from nirmap.errors import GraphError
+from nirmap.errors import GraphError, TraceError
 from nirmap_registry import rows
 from nirmap_registry.rows import Primitive, Values
 
@@ -57,6 +57,27 @@ def node_of(entry: Entry, before: Shape | None, after: Shape | None) -> nir.NIRN
     kind: Any = entry.primitive.node
     node: nir.NIRNode = kind(**values, metadata=entry.metadata)
     return node
+
+
+def check_expected(expected: tuple[int | None, ...] | None, found: Shape, where: str) -> None:
+    """Holds the shape of a node against the one that a view was written for.
+
+    Raises:
+        TraceError: they differ.
+    """
+    if expected is None:
+        return
+    is_alike = len(expected) == len(found) and all(
+        one in (None, other) for one, other in zip(expected, found, strict=True)
+    )
+    if not is_alike:
+        shown = ", ".join("-1" if one is None else str(one) for one in expected)
+        raise TraceError(
+            where,
+            f"a view of the shape (batch, {shown}) of what is {found} when it is flattened",
+            "a view that keeps the batch and joins the axes behind it",
+            "use torch.flatten(x, 1); NIR has no node for other views",
+        )
 
 
 def keeps_zeros(entry: Entry) -> bool:

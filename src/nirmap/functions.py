@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 
@@ -23,6 +23,8 @@ FUNCTIONS: Final[dict[Callable[..., Any], Function]] = {
     _resolve(path): function for path, function in functions.FUNCTIONS.items()
 }
 METHODS: Final[dict[str, Function]] = functions.METHODS
+# What takes any number of arguments, which are looked at one by one.
+_VARIADIC = ("cast", "reshape")
 _IN_PLACE = {"operator.iadd", "operator.isub", "operator.imul", "operator.itruediv"}
 
 
@@ -39,17 +41,27 @@ def function_of(node: torch.fx.Node, where: str) -> Function:
             where,
             "a function that NIR has no node for",
             "one of " + ", ".join(sorted(entry.name for entry in table.values())),
-            "use a layer for it (torch.flatten(x, 1) for a view), or move it into a module and pass a function for "
-            "that in module_map",
+            "use a layer for it, or move it into a module and pass a function for that in module_map",
         )
     return function
 
 
+def meaning(node: torch.fx.Node) -> Function | None:
+    """What a call means, or None for one that is of no function of the table."""
+    table: dict[Any, Function] = METHODS if node.op == "call_method" else FUNCTIONS
+    return table.get(node.target) if node.op in ("call_method", "call_function") else None
+
+
+def module_class(function: Function) -> type[torch.nn.Module]:
+    """The class of the module that does what a function does."""
+    kind: Any = _resolve(function.module)
+    return cast("type[torch.nn.Module]", kind)
+
+
 def is_zeros(node: torch.fx.Node) -> bool:
     """Whether a call gives zeros, whatever its arguments are."""
-    table: dict[Any, Function] = METHODS if node.op == "call_method" else FUNCTIONS
-    function = table.get(node.target) if node.op in ("call_method", "call_function") else None
-    return function is not None and function.factor == 0
+    function = meaning(node)
+    return function is not None and function.means == "scale" and function.factor == 0
 
 
 def arguments_of(node: torch.fx.Node, function: Function, where: str) -> dict[str, Any]:
@@ -58,6 +70,8 @@ def arguments_of(node: torch.fx.Node, function: Function, where: str) -> dict[st
     Raises:
         TraceError: an argument is left out that has no default, or is given that the table does not name.
     """
+    if function.means in _VARIADIC:
+        return {}
     names = ("input", *function.parameters)
     arguments: dict[str, Any] = {**function.defaults, **dict(zip(names, node.args, strict=False))}
     unknown = [name for name in node.kwargs if name not in names]

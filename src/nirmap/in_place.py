@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from torch.fx import Node
 
 from nirmap.errors import TraceError
-from nirmap.functions import FUNCTIONS, METHODS, is_in_place
-from nirmap_registry.rows import Function
+from nirmap.functions import is_in_place, meaning
 
-SHARING = ("bypass", "flatten")
+SHARING = ("bypass", "cast", "reshape", "axis")
 ModuleShares = Callable[[Node], bool]
-"""Whether the output of a module's call is its input, or a view of it."""
+"""Whether the output of a call of a module, or of what a module does, is its input, or a view of it."""
 
 
 def origin_of(node: Node, module_shares: ModuleShares) -> Node:
@@ -57,10 +56,11 @@ def _shares(node: Node, module_shares: ModuleShares) -> bool:
         return False
     if node.op == "call_module":
         return module_shares(node)
-    table: dict[Any, Function] = METHODS if node.op == "call_method" else FUNCTIONS
-    function = table.get(node.target) if node.op in ("call_method", "call_function") else None
+    function = meaning(node)
     if function is None or function.name == "clone":
         return False
+    if function.means == "module":
+        return module_shares(node)
     return is_in_place(node) or function.means in SHARING
 
 

@@ -20,6 +20,7 @@ from nirmap.resets import RESET_KEY, Reset
 from nirmap.series import Series
 from nirmap_registry.rows import (
     Bypassed,
+    Folded,
     ModuleConstraint,
     Primitive,
     Registry,
@@ -113,8 +114,15 @@ class Leaves:
 
     def bypass(self, module: torch.nn.Module) -> Bypassed | None:
         """The entry for a module that only hands its input on."""
-        kind = class_of(module)
+        return self.bypass_of(class_of(module))
+
+    def bypass_of(self, kind: type[torch.nn.Module]) -> Bypassed | None:
+        """The entry for a class whose modules only hand their input on."""
         return next((entry for entry in self.registry.bypassed if kind is entry.module), None)
+
+    def folded(self, kind: type[torch.nn.Module]) -> Folded | None:
+        """The entry for a class whose modules are taken in by the layer before them."""
+        return next((entry for entry in self.registry.folded if kind is entry.module), None)
 
     def returned_values(self, module: torch.nn.Module) -> int | None:
         """How many values a stateful module of the table returns, its output among them; None for any other module."""
@@ -193,7 +201,7 @@ class Leaves:
             raise ConstraintError(
                 where, f"a {rows[0].path}", "a module that stands for a node", rows[0].not_read
             )
-        raise _inexpressible(where, module, broken)
+        raise inexpressible(where, module, broken)
 
     def _broken(self, module: torch.nn.Module, row: Row) -> ModuleConstraint | None:
         """The first condition of a row that a module does not fulfil."""
@@ -226,7 +234,7 @@ class Leaves:
                 if row.build is cell.recipe.build:
                     failed = self._broken(cell.current(), row)
                     if failed is not None:
-                        raise _inexpressible(where, cell.module, [(row, failed)])
+                        raise inexpressible(where, cell.module, [(row, failed)])
                     return row
         raise TraceError(
             where,
@@ -246,9 +254,7 @@ class _Attributes:
         return getattr(self.module, name, None)
 
 
-def _inexpressible(
-    where: str, module: torch.nn.Module, broken: list[tuple[Row, ModuleConstraint]]
-) -> ConstraintError:
+def inexpressible(where: str, module: Any, broken: list[tuple[Row, ModuleConstraint]]) -> ConstraintError:
     """The error for a module that no row reads, with the condition of each row that it does not fulfil."""
     return ConstraintError(
         where,
@@ -365,7 +371,7 @@ def _what(row: Row) -> str:
     return "a graph of " + ", ".join(dict.fromkeys(node for _, node in row.graph.nodes))
 
 
-def _setting(module: torch.nn.Module, constraint: ModuleConstraint) -> str:
+def _setting(module: Any, constraint: ModuleConstraint) -> str:
     parts: list[str] = []
     for path in constraint.attributes:
         value: Any = module

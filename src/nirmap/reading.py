@@ -10,7 +10,6 @@ from typing import Any, cast
 import torch
 from torch.fx import Node
 
-from nirmap.arithmetic import Arithmetic
 from nirmap.assembling import GraphUnderConstruction
 from nirmap.cells import Cell
 from nirmap.entries import Entry
@@ -18,26 +17,37 @@ from nirmap.errors import ConstraintError, TraceError
 from nirmap.functions import is_in_place, is_zeros
 from nirmap.graph_cells import WHOLE, GraphCell
 from nirmap.graphs import written
-from nirmap.leaves import Leaves, check_hooks, returned_values
+from nirmap.layers import Layers
+from nirmap.leaves import Leaves, check_hooks, class_of, returned_values
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.report import Report
 from nirmap.resets import metadata_of
 from nirmap.series import Change, Series, unrewritten
-from nirmap.signals import Constant, NamedOutputs, Returned, Signal, StateEntry, StateParts, StateValue, Value
+from nirmap.signals import (
+    Constant,
+    NamedOutputs,
+    Returned,
+    Signal,
+    StateEntry,
+    StateParts,
+    StateValue,
+    Stepped,
+    Value,
+)
 from nirmap.structures import parts_of
 from nirmap_registry.catalogue import PRIMITIVES
-from nirmap_registry.rows import Bypassed, Rewrite, Values
+from nirmap_registry.rows import Rewrite, Values
 
 
-class Reader(Arithmetic):
+class Reader(Layers):
     """Reads the calls of an fx graph, each of which gives a :data:`nirmap.signals.Value`."""
 
     def read(self) -> GraphUnderConstruction:
         """The NIR graph; its shapes are not known yet."""
-        needed = _needed(self.traced)
+        self.needed = _needed(self.traced)
         self.graph.reserved |= self.reserved_names()
         for node in self.traced.nodes:
-            if node not in needed:
+            if node not in self.needed:
                 continue
             where = self.where(node)
             if node.op == "placeholder":
@@ -88,15 +98,41 @@ class Reader(Arithmetic):
             return NamedOutputs(dict(zip(module.names, signals, strict=True)))
         check_hooks(module, where)
         entry, others = _input_and_state(node, module, where)
-        signal = self.signal(entry, where)
-        bypassed = None if self.leaves.given(module) else self.leaves.bypass(module)
-        if bypassed is not None:
-            _check_bypass(bypassed, module, self.leaves.dt, where)
-            return signal
+        stepped = self.values.get(entry) if isinstance(entry, Node) else None
+        signal = stepped.signal if isinstance(stepped, Stepped) else self.signal(entry, where)
+        if not self.leaves.given(module):
+            kind = class_of(module)
+            bypassed, folded = self.leaves.bypass_of(kind), self.leaves.folded(kind)
+            if bypassed is not None:
+                self.check_conditions(bypassed.reads_only_if, module, where)
+                return self.values[entry] if isinstance(stepped, Stepped) else signal
+            if folded is not None and not isinstance(stepped, Stepped):
+                return self.fold(node, entry, folded, module, where)
         value = self.add(node, module, self.names.get(target, target), signal, where)
         for other in others:
             self._take_state(other, value, where)
-        return value
+        return self._in_steps(value, stepped, module, where) if isinstance(stepped, Stepped) else value
+
+    def _in_steps(self, value: Value, stepped: Stepped, module: torch.nn.Module, where: str) -> Value:
+        """What a module makes of a sequence of one time step.
+
+        Raises:
+            TraceError: the added axis is not that of time for it.
+        """
+        row = None if self.leaves.given(module) else self.leaves.row_of(module, where)
+        takes = row is not None and (
+            row.state.time_axis == stepped.axis
+            if row.state is not None
+            else PRIMITIVES[row.node].shape == "linear"
+        )
+        if takes and isinstance(value, Signal):
+            return Stepped(value, stepped.axis)
+        raise TraceError(
+            where,
+            f"what it is given has the axis {stepped.axis} more than a time step",
+            "that axis to be the one of time, for a module that takes sequences",
+            f"take it away before this module with squeeze({stepped.axis})",
+        )
 
     def _take_state(self, entry: Any, value: Value, where: str) -> None:
         """Takes note of a module's state argument.
@@ -283,12 +319,6 @@ def _input_and_state(node: Node, module: torch.nn.Module, where: str) -> tuple[A
     if name not in node.kwargs:
         raise TraceError(where, "a call without its first argument", f"the input, as {name!r}")
     return node.kwargs[name], [value for key, value in node.kwargs.items() if key != name]
-
-
-def _check_bypass(bypassed: Bypassed, module: torch.nn.Module, dt: float, where: str) -> None:
-    for constraint in bypassed.reads_only_if:
-        if not constraint.holds(module, dt):
-            raise TraceError(where, f"not {constraint.that}", constraint.because, constraint.do)
 
 
 def _is_unpacked(node: Node) -> bool:

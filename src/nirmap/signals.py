@@ -120,4 +120,55 @@ class NamedOutputs:
     signals: Mapping[str, Signal]
 
 
-Value = Signal | Returned | StateValue | StateEntry | Unread | StateParts | Constant | NamedOutputs
+@dataclass(frozen=True)
+class Size:
+    """How large a signal is: along one axis, or along all of them.
+
+    Attributes:
+        axis: the axis as torch counts it, the batch being 0; None for a number that was computed from sizes.
+        is_whole: whether it is the size along all axes.
+        of: the call whose result it is the size of.
+    """
+
+    axis: int | None = None
+    is_whole: bool = False
+    of: object = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The dtype or the device of a value: ``dtype`` of a constant, None for that of a signal or for a device."""
+
+    dtype: torch.dtype | None = None
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A signal with an axis of length one more, for a module that takes a sequence of time steps."""
+
+    signal: Signal
+    axis: int
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Signals side by side along an axis."""
+
+    signals: tuple[Signal, ...]
+    axis: int
+
+
+Value = (
+    Signal
+    | Returned
+    | StateValue
+    | StateEntry
+    | Unread
+    | StateParts
+    | Constant
+    | NamedOutputs
+    | Size
+    | Placed
+    | Stepped
+    | Stacked
+)
