@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from nirmap_registry import rows
 
 FUNCTIONS: Final[dict[str, rows.Function]] = {

@@ -208,8 +208,8 @@ def class_paths(framework: Framework) -> Iterator[tuple[str, Place]]:
                 yield entry.call, entry.place / "call"
         for entry in class_references(row).values():
             yield entry.path, entry.place / "class"
-    for entry in (*framework.bypassed, *framework.folded):
-        yield entry.module, entry.place
+    for other in (*framework.bypassed, *framework.folded):
+        yield other.module, other.place
 
 
 def _check_constraints(
