@@ -208,7 +208,7 @@ def class_paths(framework: Framework) -> Iterator[tuple[str, Place]]:
                 yield entry.call, entry.place / "call"
         for entry in class_references(row).values():
             yield entry.path, entry.place / "class"
-    for other in (*framework.bypassed, *framework.folded):
+    for other in framework.without_node:
         yield other.module, other.place
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
 from nirmap_generator.check import RESERVED, check_names, did_you_mean, module_paths, reading
-from nirmap_generator.model import Framework, Function, Place
+from nirmap_generator.model import Folded, Framework, Function, Place
 from nirmap_generator.problems import Problems
 
 
@@ -103,12 +103,11 @@ def _check_module_of(entry: Function, frameworks: Sequence[Framework], problems:
         for row in framework.rows:
             if row.module == entry.module:
                 needed |= {path for located in reading(row) for path in module_paths(located)}
-        for other in (*framework.bypassed, *framework.folded):
+        for other in framework.without_node:
             if other.module == entry.module:
-                needed |= {path for one in other.reads_only_if for path in module_paths(one.that)}
-        for folded in framework.folded:
-            if folded.module == entry.module:
-                needed |= module_paths(folded.scale) | module_paths(folded.shift)
+                expressions = [constraint.that for constraint in other.reads_only_if]
+                expressions += [other.scale, other.shift] if isinstance(other, Folded) else []
+                needed |= {path for located in expressions for path in module_paths(located)}
     missing = sorted(needed - {*entry.parameters, *entry.attributes})
     if missing:
         problems.add(

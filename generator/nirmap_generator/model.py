@@ -280,6 +280,11 @@ class Framework:
     graphs: tuple[Row, ...] = ()
 
     @property
+    def without_node(self) -> tuple[Bypassed | Folded, ...]:
+        """The modules that leave no node of their own."""
+        return (*self.bypassed, *self.folded)
+
+    @property
     def all_rows(self) -> tuple[Row, ...]:
         """The rows for nodes, and those for graphs."""
         return (*self.rows, *self.graphs)

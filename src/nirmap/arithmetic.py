@@ -13,7 +13,7 @@ from nirmap.assembling import GraphUnderConstruction
 from nirmap.errors import TraceError
 from nirmap.functions import arguments_of, function_of, is_in_place, is_zeros, module_class
 from nirmap.in_place import check_in_place, origin_of, refusal
-from nirmap.leaves import Leaves, class_of
+from nirmap.leaves import Leaves
 from nirmap.recording import INSIDE, LINE
 from nirmap.signals import (
     Constant,
@@ -23,11 +23,12 @@ from nirmap.signals import (
     StateEntry,
     StateParts,
     StateValue,
+    Stepped,
     Unread,
     Value,
 )
+from nirmap.subclasses import class_of
 from nirmap_registry.rows import Function
-
 
 Handler = Callable[[Node, Function, dict[str, Any], str], Value]
 
@@ -214,7 +215,8 @@ class Arithmetic:
             return StateValue(value.node)
         if isinstance(value, Returned) and isinstance(index, int) and index >= 0:
             if index == value.output_index:
-                return Signal.of(value.node)
+                output = Signal.of(value.node)
+                return output if value.time_axis is None else Stepped(output, value.time_axis)
             return StateValue(value.node) if index else Unread(value.node)
         if isinstance(value, StateParts) and isinstance(index, int):
             name = value.names[index // 2]

@@ -52,6 +52,16 @@ def meaning(node: torch.fx.Node) -> Function | None:
     return table.get(node.target) if node.op in ("call_method", "call_function") else None
 
 
+def asks_only(node: torch.fx.Node) -> bool:
+    """Whether a call asks how large its operand is, or for its dtype or device."""
+    function = meaning(node)
+    if function is None:
+        return False
+    return function.means == "size" or (
+        node.target is getattr and node.args[1] in ("shape", "dtype", "device")
+    )
+
+
 def module_class(function: Function) -> type[torch.nn.Module]:
     """The class of the module that does what a function does."""
     kind: Any = _resolve(function.module)

@@ -18,9 +18,9 @@ from torch.fx import Node
 from nirmap.arithmetic import Handler
 from nirmap.entries import Entry
 from nirmap.errors import ConstraintError, TraceError
-from nirmap.functions import meaning, module_class
-from nirmap.leaves import inexpressible
-from nirmap.signals import Constant, Signal, Source, Value
+from nirmap.functions import asks_only, module_class
+from nirmap.leaves import inexpressible, setting
+from nirmap.signals import Constant, Signal, Source, Stacked, Stepped, Value
 from nirmap.structures import values_of
 from nirmap.views import Views, name_of
 from nirmap_registry import rows
@@ -29,6 +29,7 @@ from nirmap_registry.rows import Folded, Function, ModuleConstraint, Row
 
 # How many axes the weight of a layer has that takes something in; the first is that of its channels.
 _AXES = {"Affine": 2, "Linear": 2, "Conv1d": 3, "Conv2d": 4}
+_OWN = "the output of a Linear, Conv1d or Conv2d that nothing else uses, which takes it in"
 
 
 class Attributes:
@@ -42,9 +43,12 @@ class Attributes:
 
 
 class Layers(Views):
-    """What functions mean that are layers, and what layers take in."""
+    """What functions mean that are layers, and what layers take in.
 
-    # The calls that the result depends on.
+    Attributes:
+        needed: the calls that the result depends on.
+    """
+
     needed: set[Node]
 
     def further_handlers(self) -> dict[str, Handler]:
@@ -59,14 +63,14 @@ class Layers(Views):
         """
         for constraint in conditions:
             if not constraint.holds(module, self.leaves.dt):
-                raise TraceError(where, f"not {constraint.that}", constraint.because, constraint.do)
+                raise TraceError(where, setting(module, constraint), constraint.because, constraint.do)
 
     def _as_module(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
         kind = module_class(function)
         operand = arguments.pop("input")
         given = {name: self._argument(name, value, where) for name, value in arguments.items()}
         held = Attributes({**given, **function.attributes(given)})
-        bypassed, folded = self.leaves.bypass_of(kind), self.leaves.folded(kind)
+        bypassed, folded = self.leaves.bypass_of(kind), self.leaves.folded_of(kind)
         if bypassed is not None:
             self.check_conditions(bypassed.reads_only_if, held, where)
             return self._bypass(node, function, {"input": operand}, where)
@@ -131,17 +135,17 @@ class Layers(Views):
         self.check_conditions(folded.reads_only_if, module, where)
         signal = self.signal(operand, where)
         scale, shift = (function(module, self.leaves.dt) for function in (folded.scale, folded.shift))
-        expected = "the output of a Linear, Conv1d or Conv2d that nothing else uses, which takes it in"
         do = f"put it right behind a layer (NIR has no node for a {folded.path})"
-        for index, (source, weight) in enumerate(signal.terms.items()):
-            why = self._not_own(source, node)
+        for source in signal.terms:
+            why = self._not_own(source, signal, node)
             if why:
-                raise TraceError(where, why, expected, do)
+                raise TraceError(where, why, _OWN, do)
             channels = _weight_of(self.graph.entries[source.node]).shape[0]
             if np.shape(shift) not in ((), (channels,)):
                 found = f"{np.shape(shift)[0]} channels behind a layer with {channels}"
                 raise TraceError(where, found, "as many as the layer has", "correct one of them")
-            self._take_in(source.node, scale, shift / weight if index == 0 else np.zeros(()), where)
+        for index, (source, weight) in enumerate(signal.terms.items()):
+            self._take_in(source.node, scale, shift / weight if index == 0 else np.zeros(()))
         return signal
 
     def shifted(self, node: Node, operand: Any, constant: torch.Tensor, factor: float, where: str) -> Value:
@@ -153,23 +157,21 @@ class Layers(Views):
         signal = self.signal(operand, where).times(factor)
         reasons: list[str] = []
         for source, weight in signal.terms.items():
-            why = self._not_own(source, node) or ("" if weight else "nothing of it is left")
+            why = self._not_own(source, signal, node)
             shift = None if why else _per_channel(constant, _weight_of(self.graph.entries[source.node]))
             if shift is not None:
-                self._take_in(source.node, np.ones(()), shift / weight, where)
+                self._take_in(source.node, np.ones(()), shift / weight)
                 return signal
-            reasons.append(
-                why or f"the constant of the shape {tuple(constant.shape)} is not one number per channel"
-            )
+            reasons.append(why or f"its shape {tuple(constant.shape)} is not one number for each channel")
         raise TraceError(
             where,
             f"a constant that is added, where {reasons[0] if reasons else 'nothing is left of the other operand'}",
-            "the output of a Linear, Conv1d or Conv2d that nothing else uses, whose bias takes it in",
+            _OWN,
             "use a layer with a bias",
         )
 
-    def _not_own(self, source: Source, user: Node) -> str:
-        """Why a call may not change the layer that a term comes from; empty if it may."""
+    def _not_own(self, source: Source, signal: Signal, user: Node) -> str:
+        """Why a call may not change the layer that a term of its operand comes from; empty if it may."""
         entry = self.graph.entries.get(source.node)
         if source.delayed or source.entry is not None:
             return "it is of the step before"
@@ -177,15 +179,22 @@ class Layers(Views):
             return f"{source.node!r} is no such layer"
         if _weight_of(entry).ndim != _AXES[entry.primitive.name]:
             return f"{source.node!r} has a weight with {_weight_of(entry).ndim} axes"
-        call = next((call for call, value in self.values.items() if _is_first_of(value, source)), None)
-        while call is not None and call is not user:
-            users = [one for one in call.users if one in self.needed and not _asks_for_size(one)]
-            if len(users) != 1:
+        if signal.terms[source] == 0:
+            return f"nothing is left of {source.node!r}"
+        # Back from the call to the one that made the output: each may have one user only, which is on that way.
+        pending = [(call, user) for call in user.all_input_nodes]
+        while pending:
+            call, only = pending.pop()
+            if not _holds(self.values.get(call), source):
+                continue
+            if any(
+                other in self.needed and other is not only and not asks_only(other) for other in call.users
+            ):
                 return f"the output of {source.node!r} is used by something else too"
-            call = users[0]
-        return "" if call is user else f"{source.node!r} is not in this model"
+            pending += [(before, call) for before in call.all_input_nodes]
+        return ""
 
-    def _take_in(self, name: str, scale: Any, shift: Any, where: str) -> None:
+    def _take_in(self, name: str, scale: Any, shift: Any) -> None:
         """Replaces a layer by one that does what follows it as well."""
         entry = self.graph.entries[name]
         if not isinstance(entry, Entry):
@@ -207,22 +216,18 @@ def _weight_of(entry: object) -> rows.Array:
     return np.asarray(entry.values["weight"]) if isinstance(entry, Entry) else np.zeros(())
 
 
-def _is_first_of(value: Value, source: Source) -> bool:
-    return isinstance(value, Signal) and source in value.terms
-
-
-def _asks_for_size(node: Node) -> bool:
-    """Whether a call asks how large its operand is, or what dtype it has."""
-    function = meaning(node)
-    if function is None:
-        return False
-    return function.means == "size" or (
-        node.target is getattr and node.args[1] in ("shape", "dtype", "device")
-    )
+def _holds(value: Value | None, source: Source) -> bool:
+    """Whether a value is made of an output."""
+    if isinstance(value, Stacked):
+        return any(source in signal.terms for signal in value.signals)
+    signal = value.signal if isinstance(value, Stepped) else value
+    return isinstance(signal, Signal) and source in signal.terms
 
 
 def _per_channel(constant: torch.Tensor, weight: rows.Array) -> rows.Array | None:
     """A constant as one number for each channel of a layer, or one for all; None where it is neither."""
+    if constant.ndim > weight.ndim:  # the output of a layer, batch included, has as many axes as its weight
+        return None
     shape = tuple(constant.shape)
     while shape and shape[0] == 1:
         shape = shape[1:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +18,7 @@ from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.registry import frameworks, load_registry, rows_for_module
 from nirmap.resets import RESET_KEY, Reset
 from nirmap.series import Series
+from nirmap.subclasses import check_overrides, class_of
 from nirmap_registry.rows import (
     Bypassed,
     Folded,
@@ -30,35 +31,6 @@ from nirmap_registry.rows import (
 )
 
 ModuleMap = Mapping[type[torch.nn.Module], Callable[[torch.nn.Module], nir.NIRNode]]
-# What a subclass may have of its own without changing what the module computes.
-_HARMLESS = frozenset(
-    {
-        "__init__",
-        "__module__",
-        "__doc__",
-        "__qualname__",
-        "__annotations__",
-        "__annotate__",
-        "__repr__",
-        "__constants__",
-    }
-    | {
-        "__firstlineno__",
-        "__static_attributes__",
-        "__setstate__",
-        "__parameters__",
-        "__dict__",
-        "__weakref__",
-    }
-    | {
-        "extra_repr",
-        "reset_parameters",
-        "__abstractmethods__",
-        "_abc_impl",
-        "__annotations_cache__",
-        "__annotate_func__",
-    }
-)
 OWN = (Cell, Series, UnpackState, PackState, NameOutputs, Network)
 
 
@@ -102,7 +74,7 @@ class Leaves:
         kind = class_of(module)
         if isinstance(module, OWN) or kind in self.module_map or self.bypass(module) is not None:
             return True
-        if any(base in self.rows for base in kind.__mro__):
+        if any(base in self.rows for base in kind.__mro__) or self.folded_of(kind) is not None:
             return True
         containers = torch.nn.Sequential | torch.nn.ModuleList | torch.nn.ModuleDict
         is_known = kind.__module__.startswith(("torch.nn", "torch.ao.nn", *self.packages))
@@ -120,9 +92,21 @@ class Leaves:
         """The entry for a class whose modules only hand their input on."""
         return next((entry for entry in self.registry.bypassed if kind is entry.module), None)
 
-    def folded(self, kind: type[torch.nn.Module]) -> Folded | None:
-        """The entry for a class whose modules are taken in by the layer before them."""
-        return next((entry for entry in self.registry.folded if kind is entry.module), None)
+    def folded_of(self, kind: type[torch.nn.Module]) -> Folded | None:
+        """The entry for a class, or for a base class of it, whose modules are taken in by the layer before them."""
+        entries = {entry.module: entry for entry in self.registry.folded}
+        return next((entries[base] for base in kind.__mro__ if base in entries), None)
+
+    def folded(self, module: torch.nn.Module, where: str) -> Folded | None:
+        """The entry for a module that the layer before it takes in.
+
+        Raises:
+            TraceError: it is of a subclass that overrides what the entry relies on.
+        """
+        entry = self.folded_of(class_of(module))
+        if entry is not None:
+            check_overrides(module, entry.module, [], entry.path, where)
+        return entry
 
     def returned_values(self, module: torch.nn.Module) -> int | None:
         """How many values a stateful module of the table returns, its output among them; None for any other module."""
@@ -162,16 +146,7 @@ class Leaves:
                 "add it to the mappings, pass a function for it in module_map, or name its framework with framework=",
             )
         rows = self.rows[base]
-        overridden = _overridden(kind, base, rows)
-        if "forward" in vars(module):
-            overridden.append("forward")
-        if overridden:
-            raise TraceError(
-                where,
-                f"{kind.__qualname__} overrides {', '.join(overridden)} of {rows[0].path}",
-                f"a {rows[0].path} itself, since the mapping relies on it",
-                f"pass a function for {kind.__qualname__} in module_map",
-            )
+        check_overrides(module, base, rows, rows[0].path, where)
         return rows
 
     def holds(self, condition: ModuleConstraint, module: torch.nn.Module) -> bool:
@@ -258,7 +233,7 @@ def inexpressible(where: str, module: Any, broken: list[tuple[Row, ModuleConstra
     """The error for a module that no row reads, with the condition of each row that it does not fulfil."""
     return ConstraintError(
         where,
-        f"{broken[0][0].path} with " + ", ".join(sorted({_setting(module, entry) for _, entry in broken})),
+        f"{broken[0][0].path} with " + ", ".join(sorted({setting(module, entry) for _, entry in broken})),
         "; or ".join(dict.fromkeys(_demand(row, entry) for row, entry in broken)),
         next((entry.do for _, entry in broken if entry.do), ""),
     )
@@ -282,24 +257,6 @@ def returned_values(state: StateCall) -> int | None:
     if state.returns is not None:
         return 1 + len(state.returns)
     return 1 + len(state.variables) if state.call == "positional" else None
-
-
-def class_of(module: torch.nn.Module) -> type[torch.nn.Module]:
-    """The class of a module, before torch made another one of it to compute its parameters."""
-    kind: type[torch.nn.Module] = torch.nn.utils.parametrize.type_before_parametrizations(module)
-    return kind
-
-
-def _overridden(kind: type[torch.nn.Module], base: type[torch.nn.Module], rows: Iterable[Row]) -> list[str]:
-    """What a subclass changes of the class that the table speaks of, construction and printing apart."""
-    relied = {"forward", "__call__", "_call_impl", "__getattr__"}
-    relied |= {name.partition(".")[0] for row in rows for name in row.accounted}
-    for entry in base.__mro__[: base.__mro__.index(torch.nn.Module)]:
-        relied |= vars(entry).keys()
-    relied -= _HARMLESS
-    return sorted(
-        {name for entry in kind.__mro__[: kind.__mro__.index(base)] for name in vars(entry) if name in relied}
-    )
 
 
 @contextmanager
@@ -371,7 +328,8 @@ def _what(row: Row) -> str:
     return "a graph of " + ", ".join(dict.fromkeys(node for _, node in row.graph.nodes))
 
 
-def _setting(module: Any, constraint: ModuleConstraint) -> str:
+def setting(module: Any, constraint: ModuleConstraint) -> str:
+    """The attributes that a condition speaks of, as a module has them."""
     parts: list[str] = []
     for path in constraint.attributes:
         value: Any = module

@@ -18,7 +18,7 @@ from nirmap.functions import is_in_place, is_zeros
 from nirmap.graph_cells import WHOLE, GraphCell
 from nirmap.graphs import written
 from nirmap.layers import Layers
-from nirmap.leaves import Leaves, check_hooks, class_of, returned_values
+from nirmap.leaves import Leaves, check_hooks, effective, returned_values
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.report import Report
 from nirmap.resets import metadata_of
@@ -98,20 +98,21 @@ class Reader(Layers):
             return NamedOutputs(dict(zip(module.names, signals, strict=True)))
         check_hooks(module, where)
         entry, others = _input_and_state(node, module, where)
-        stepped = self.values.get(entry) if isinstance(entry, Node) else None
-        signal = stepped.signal if isinstance(stepped, Stepped) else self.signal(entry, where)
+        held = self.values.get(entry) if isinstance(entry, Node) else None
+        stepped = held if isinstance(held, Stepped) else None
+        signal = self.signal(entry, where) if stepped is None else stepped.signal
         if not self.leaves.given(module):
-            kind = class_of(module)
-            bypassed, folded = self.leaves.bypass_of(kind), self.leaves.folded(kind)
+            bypassed, folded = self.leaves.bypass(module), self.leaves.folded(module, where)
             if bypassed is not None:
                 self.check_conditions(bypassed.reads_only_if, module, where)
-                return self.values[entry] if isinstance(stepped, Stepped) else signal
-            if folded is not None and not isinstance(stepped, Stepped):
-                return self.fold(node, entry, folded, module, where)
+                return signal if stepped is None else stepped
+            if folded is not None and stepped is None:
+                with effective(module):
+                    return self.fold(node, entry, folded, module, where)
         value = self.add(node, module, self.names.get(target, target), signal, where)
         for other in others:
             self._take_state(other, value, where)
-        return self._in_steps(value, stepped, module, where) if isinstance(stepped, Stepped) else value
+        return value if stepped is None else self._in_steps(value, stepped, module, where)
 
     def _in_steps(self, value: Value, stepped: Stepped, module: torch.nn.Module, where: str) -> Value:
         """What a module makes of a sequence of one time step.
@@ -127,6 +128,8 @@ class Reader(Layers):
         )
         if takes and isinstance(value, Signal):
             return Stepped(value, stepped.axis)
+        if takes and isinstance(value, Returned):
+            return replace(value, time_axis=stepped.axis)
         raise TraceError(
             where,
             f"what it is given has the axis {stepped.axis} more than a time step",

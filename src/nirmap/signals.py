@@ -61,10 +61,17 @@ class Signal:
 
 @dataclass(frozen=True)
 class Returned:
-    """What a stateful module returned: the output at one index, state at the others."""
+    """What a stateful module returned: the output at one index, state at the others.
+
+    Attributes:
+        node: the node of the module.
+        output_index: where its output is.
+        time_axis: the axis of time that the output has; None for none.
+    """
 
     node: str
     output_index: int
+    time_axis: int | None = None
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,8 @@ class Views(Arithmetic):
         value, index = self.values.get(arguments["input"]), arguments["index"]
         if isinstance(value, Size) and value.is_whole and isinstance(index, int):
             return Size(index, of=value.of)
-        if isinstance(value, Stacked) and value.axis == 0 and isinstance(index, int):
-            if index in range(-len(value.signals), len(value.signals)):
-                return value.signals[index]
+        if isinstance(value, Stacked) and value.axis == 0 and isinstance(index, int) and _is_in(value, index):
+            return value.signals[index]
         if isinstance(value, Stepped) and _only_step(index) == value.axis:
             return value.signal
         if isinstance(value, Signal | Stepped) and node.target is getattr:
@@ -186,6 +185,10 @@ def _only_step(index: Any) -> int | None:
     if is_sequence(index) and len(index) == 2 and index[0] == _ALL:
         return 1 if index[1] in (0, -1) else None
     return 0 if isinstance(index, int) and index in (0, -1) else None
+
+
+def _is_in(stack: Stacked, index: int) -> bool:
+    return -len(stack.signals) <= index < len(stack.signals)
 
 
 def name_of(node: Node) -> str:
