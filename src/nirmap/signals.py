@@ -134,12 +134,12 @@ class Size:
     Attributes:
         axis: the axis as torch counts it, the batch being 0; None for a number that was computed from sizes.
         is_whole: whether it is the size along all axes.
-        of: the call whose result it is the size of.
+        of: the signal that it is the size of.
     """
 
     axis: int | None = None
     is_whole: bool = False
-    of: object = None
+    of: Signal | None = None
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,8 @@ class Views(Arithmetic):
     def _size_of(self, node: Node, axis: int | None) -> Size:
         """The size of the operand; only of a signal is it known which axis is which."""
         operand = node.args[0] if node.args else None
-        is_signal = isinstance(operand, Node) and isinstance(self.values.get(operand), Signal)
-        return Size(axis, axis is None, operand) if is_signal else Size()
+        value = self.values.get(operand) if isinstance(operand, Node) else None
+        return Size(axis, axis is None, value) if isinstance(value, Signal) else Size()
 
     def _cast(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
         """The operand itself, where it keeps its dtype."""
@@ -110,10 +110,11 @@ class Views(Arithmetic):
         operand, *given = [*node.args, *node.kwargs.values()]
         sizes: list[Any] = list(given[0]) if len(given) == 1 and is_sequence(given[0]) else given
         axes = [self.values.get(entry) if isinstance(entry, Node) else entry for entry in sizes]
-        if axes == [Size(is_whole=True, of=operand)]:
-            return self._bypass(node, function, {"input": operand}, where)
+        signal = self.signal(operand, where)
+        if axes == [Size(is_whole=True, of=signal)]:
+            return signal
         keeps = all(
-            axis == Size(index, of=operand) or (isinstance(axis, int) and axis > 0)
+            axis == Size(index, of=signal) or (isinstance(axis, int) and axis > 0)
             for index, axis in enumerate(axes[1:-1], 1)
         )
         expected = tuple(axis if isinstance(axis, int) and axis > 0 else None for axis in axes[1:])
@@ -128,10 +129,10 @@ class Views(Arithmetic):
                 "use torch.flatten(x, 1); NIR has no node for other views",
             )
         module = torch.nn.Flatten(len(axes) - 1, -1)
-        value = self.add(node, module, name_of(node), self.signal(operand, where), where)
-        if isinstance(value, Signal):
-            self.graph.expected.update({source.node: expected for source in value.terms})
-        return value
+        added = self.add(node, module, name_of(node), signal, where)
+        if isinstance(added, Signal):
+            self.graph.expected.update({source.node: expected for source in added.terms})
+        return added
 
     def _axis(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
         """An axis of time steps around a module that takes a sequence."""
