@@ -129,7 +129,7 @@ def test_a_text_is_the_same_text_in_the_module(text: str) -> None:
     sources = rendered(lambda document: with_texts(document, text))
     for framework in declarations.frameworks:
         constraints = [entry for row in framework.all_rows for entry in (*row.requires, *row.reads_only_if)]
-        constraints += [entry for bypassed in framework.bypassed for entry in bypassed.reads_only_if]
+        constraints += [entry for other in framework.without_node for entry in other.reads_only_if]
         shown = len(constraints) + sum(bool(entry.do) for entry in constraints)
         shown += len(framework.not_mapped) + len(["description", "distribution", "versions"])
         assert texts_of(sources[framework.name]).count(text) == shown
