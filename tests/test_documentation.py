@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ import typer
 from commands import ROOT
 from nirmap.cli import app
 
-PAGES = ("README.md", "CONTRIBUTING.md", "mappings/README.md", "docs/architecture.md")
+TRACED = "docs/what-can-be-traced.md"
+PAGES = ("README.md", "CONTRIBUTING.md", "mappings/README.md", "docs/architecture.md", TRACED)
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 
@@ -109,6 +111,17 @@ def test_every_file_that_a_page_names_is_there(page: str) -> None:
         r"`((?:docs|examples|generated|generator|mappings|src|tests|benchmarks)/[\w./-]*)`", text
     ):
         assert (ROOT / path).exists(), path
+
+
+def test_every_line_of_the_table_of_constructs_names_a_test_that_exists() -> None:
+    lines = (ROOT / TRACED).read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][2:]
+    assert rows
+    for row in rows:
+        assert len(row) == len(["construct", "in NIR", "test"]), row
+        path, _, name = row[2].strip("`").partition("::")
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, row
 
 
 def test_the_coverage_is_what_the_audit_says() -> None:

@@ -143,8 +143,8 @@ SLIPS = {
     ),
     "attribute that is read": (
         "functions.yaml",
-        "defaults: {bias: null, stride: 1, padding: 0, dilation: 1, groups: 1}\n    attributes: {padding_mode: \"'zeros'\"}\n  - function: torch.nn.functional.conv2d",
-        "defaults: {bias: null, stride: 1, padding: 0, dilation: 1, groups: 1}\n  - function: torch.nn.functional.conv2d",
+        "attributes: {padding_mode: \"'zeros'\"}\n  - function: torch.nn.functional.conv2d",
+        "attributes: {mode: \"'zeros'\"}\n  - function: torch.nn.functional.conv2d",
         "no attribute 'padding_mode', which the mappings read of torch.nn.Conv1d",
         "an entry under attributes",
     ),
