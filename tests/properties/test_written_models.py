@@ -32,6 +32,8 @@ SUMS: dict[str, Callable[[Any, Any], Any]] = {
     "-": lambda a, b: a - b,
     "add": lambda a, b: torch.add(a, b, alpha=0.5),
     "sum": lambda a, b: sum([a, b, a]),
+    "stack": lambda a, b: torch.stack([a, b, a], -1).sum(-1),
+    "mean": lambda a, b: torch.mean(torch.stack([a, b]), 0),
     "+=": lambda a, b: (a * 1).add_(b),
 }
 SCALES: dict[str, Callable[[Any], Any]] = {
