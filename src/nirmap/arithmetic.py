@@ -154,15 +154,23 @@ class Arithmetic:
             raise TraceError(where, f"alpha = {alpha!r}", "a number")
         weight = float(alpha) * (1 if function.factor is None else function.factor)
         if self._is_zero(second):
-            return self.signal(first, where)
+            return self._beside_zeros(self.signal(first, where), second, where)
         if self._is_zero(first):  # sum([...]) starts at 0
-            return self.signal(second, where).times(weight)
+            return self._beside_zeros(self.signal(second, where).times(weight), first, where)
         added, subtracted = self._tensor(second), self._tensor(first)
         if added is not None:
             return self.shifted(node, first, added * weight, 1.0, where)
         if subtracted is not None:
             return self.shifted(node, second, subtracted, weight, where)
         return self.signal(first, where).plus(self.signal(second, where), weight)
+
+    def _beside_zeros(self, signal: Signal, zeros: Any, where: str) -> Signal:
+        """A signal to which zeros are added, of whose shape note is taken."""
+        value = self._number(zeros)
+        if isinstance(value, Constant):
+            shape = tuple(value.value.shape)
+            self.graph.met += [(source.node, shape, where) for source in signal.terms if not source.delayed]
+        return signal
 
     def _scale(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
         left = arguments["input"]

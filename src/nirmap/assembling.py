@@ -14,7 +14,7 @@ import torch
 
 from nirmap.building import is_stateful
 from nirmap.delays import delayed_edges
-from nirmap.entries import Entry, Shape, check_expected, keeps_zeros, node_of
+from nirmap.entries import Entry, Shape, check_constants, check_expected, keeps_zeros, node_of
 from nirmap.errors import GraphError, ReadBackWarning, TraceError
 from nirmap.readable import unreadable
 from nirmap.shapes import Shapes, infer_shapes
@@ -42,6 +42,8 @@ class GraphUnderConstruction:
     last_parts: dict[str, str] = field(default_factory=dict[str, str])
     # The shapes that views were written for, None for an axis that may have any length.
     expected: dict[str, tuple[int | None, ...]] = field(default_factory=dict[str, "tuple[int | None, ...]"])
+    # Constants that outputs are added to or multiplied by: the node, the constant's shape, and where.
+    met: list[tuple[str, Shape, str]] = field(default_factory=list[tuple[str, Shape, str]])
     # Names that nodes will have which are not there yet.
     reserved: set[str] = field(default_factory=set[str])
     # Whether parameters of a single number are those of a single neuron, and not of a layer of any size.
@@ -151,7 +153,9 @@ class GraphUnderConstruction:
     def add_scale(self, name: str, factor: torch.Tensor, signal: Signal, where: str) -> Signal:
         """A Scale node with one factor per neuron."""
         entry = Entry(PRIMITIVES["Scale"], {"scale": rows.array(factor)}, where)
-        return Signal.of(self._add(name, entry, signal, False))
+        added = self._add(name, entry, signal, False)
+        self.met.append((added, tuple(factor.shape), where))
+        return Signal.of(added)
 
     def _add_used(
         self,
@@ -271,6 +275,7 @@ class GraphUnderConstruction:
         check_structure(provisional)
         self._check_delays(provisional)
         inferred = self._shapes(provisional, dict(zip(self.inputs, shapes, strict=False)))
+        check_constants(self.met, inferred.outputs)
         finished = self._typed(inferred)
         try:
             finished.check_types()

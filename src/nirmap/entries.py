@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,30 @@ def check_expected(expected: tuple[int | None, ...] | None, found: Shape, where:
             "a view that keeps the batch and joins the axes behind it",
             "use torch.flatten(x, 1); NIR has no node for other views",
         )
+
+
+def check_constants(met: Iterable[tuple[str, Shape, str]], outputs: Mapping[str, Shape | None]) -> None:
+    """Holds the shapes of constants against those of the outputs that they are added to or multiplied by.
+
+    Args:
+        met: the node, the shape of the constant, and where they meet.
+        outputs: the shape of each node's output, without batch.
+
+    Raises:
+        TraceError: torch would stretch the output to the shape of the constant.
+    """
+    for name, shape, where in met:
+        after = outputs.get(name)
+        if after is None:
+            continue
+        is_longer = len(shape) > len(after) + 1
+        if is_longer or any(one not in (1, own) for one, own in zip(shape[::-1], after[::-1], strict=False)):
+            raise TraceError(
+                where,
+                f"a constant of the shape {shape} with a signal of the shape (batch, {', '.join(map(str, after))})",
+                "a constant that leaves the signal its shape",
+                "reshape the constant to the shape of the signal without its batch",
+            )
 
 
 def keeps_zeros(entry: Entry) -> bool:

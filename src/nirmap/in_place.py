@@ -57,7 +57,7 @@ def _shares(node: Node, module_shares: ModuleShares) -> bool:
     if node.op == "call_module":
         return module_shares(node)
     function = meaning(node)
-    if function is None or function.name == "clone":
+    if function is None or function.name in ("clone", "torch.clone"):
         return False
     if function.means == "module":
         return module_shares(node)

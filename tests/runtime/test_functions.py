@@ -71,6 +71,7 @@ SUMS: list[Written] = [
     lambda m, x: torch.add(m.a(x), other=m.b(x), alpha=1),
     lambda m, x: sum([m.a(x), m.b(x)]),
     lambda m, x: operator.add(m.a(x), m.b(x)) + 0,
+    lambda m, x: torch.clone(m.a(x)) + torch.zeros(1, 3) + m.b(x).clone(),
     lambda m, x: m.a(x).clone() + torch.nn.functional.dropout(m.b(x).contiguous(), training=False),
     lambda m, x: torch.stack([m.a(x), m.b(x)]).sum(0),
     lambda m, x: torch.sum(torch.stack((m.a(x), m.b(x)), dim=-1), dim=(-1,)),
@@ -262,6 +263,8 @@ REFUSED: list[tuple[Written, str]] = [
     (lambda m, x: m.a(x) * torch.rand_like(m.p), "it cannot be computed from the parameters"),
     (lambda m, x: m.a(m.p), "the constant 'p'"),
     (lambda m, x: m.a(x).add(m.b(x), alpha=x), "alpha"),
+    (lambda m, x: m.a(x) * torch.ones(1, 1, 3), "a constant of the shape (1, 1, 3)"),
+    (lambda m, x: m.a(x) + torch.zeros(4, 2, 3), "a constant of the shape (4, 2, 3)"),
 ]
 
 

@@ -77,7 +77,7 @@ def snn_leaky(**options: Any) -> torch.nn.Module:
         ("torch", torch.nn.ReLU(), "torch.nn.modules.activation.ReLU", "the table of 'torch' knows"),
         ("torch", torch.nn.BatchNorm1d(3), "training = True", "call model.eval() first"),
         ("torch", snn_leaky(), "snntorch._neurons.leaky.Leaky", "name its framework"),
-        ("torch", torch.nn.Dropout().train(), "not not module.training", "call model.eval() first"),
+        ("torch", torch.nn.Dropout().train(), "training = True", "call model.eval() first"),
         (
             "torch",
             torch.nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular"),
