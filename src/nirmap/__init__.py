@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nirmap.comparing import compare
     from nirmap.comparison import Comparison
+    from nirmap.dictionaries import nir_to_torch, torch_to_nir
     from nirmap.errors import (
         ConstraintError,
         DelayWarning,
@@ -46,8 +47,10 @@ __all__ = [
     "UnsupportedNodeError",
     "compare",
     "from_nir",
+    "nir_to_torch",
     "run",
     "to_nir",
+    "torch_to_nir",
 ]
 
 # Where each public name is defined. Names are imported when they are first used, so that the commands about mappings
@@ -60,8 +63,10 @@ _DEFINED_IN = {
     "Report": "nirmap.report",
     "compare": "nirmap.comparing",
     "from_nir": "nirmap.rebuilding",
+    "nir_to_torch": "nirmap.dictionaries",
     "run": "nirmap.running",
     "to_nir": "nirmap.tracing",
+    "torch_to_nir": "nirmap.dictionaries",
 }
 
 

@@ -24,6 +24,8 @@ from nirmap_registry import rows
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Primitive, Values
 
+_UNKNOWN = Shapes({}, {}, {})
+
 
 @dataclass
 class GraphUnderConstruction:
@@ -256,11 +258,12 @@ class GraphUnderConstruction:
             edge: delayed for edge, delayed in self.edges.items() if edge[0] in needed and edge[1] in needed
         }
 
-    def finish(self, shapes: list[Shape]) -> nir.NIRGraph:
+    def finish(self, shapes: list[Shape], *, typed: bool = True) -> nir.NIRGraph:
         """The graph, with every node's type.
 
         Args:
             shapes: the shapes of the inputs, in their order, as far as they are given.
+            typed: False to leave out the types that are not known, and nir's check of them.
 
         Raises:
             GraphError: a shape contradicts another one or stays unknown.
@@ -274,9 +277,18 @@ class GraphUnderConstruction:
         provisional = self._provisional()
         check_structure(provisional)
         self._check_delays(provisional)
-        inferred = self._shapes(provisional, dict(zip(self.inputs, shapes, strict=False)))
+        given = dict(zip(self.inputs, shapes, strict=False))
+        try:
+            inferred = self._shapes(provisional, given)
+        except GraphError:
+            if typed:
+                raise
+            # Layers that NIR has no types for, such as a Linear along the last of several axes.
+            inferred = _UNKNOWN
         check_constants(self.met, inferred.outputs)
-        finished = self._typed(inferred)
+        finished = self._typed(inferred, typed)
+        if not typed:
+            return finished
         try:
             finished.check_types()
         except (ValueError, NotImplementedError) as error:
@@ -362,16 +374,22 @@ class GraphUnderConstruction:
                 wanted.update(incoming[name])
                 pending += [source for source, _ in incoming[name]]
 
-    def _typed(self, shapes: Shapes) -> nir.NIRGraph:
+    def _typed(self, shapes: Shapes, typed: bool) -> nir.NIRGraph:
         """The graph with every node's type."""
-        nodes = {name: self._finished(name, entry, shapes) for name, entry in self.entries.items()}
+        nodes = {name: self._finished(name, entry, shapes, typed) for name, entry in self.entries.items()}
         return nir.NIRGraph(nodes, sorted(self.edges), metadata={}, type_check=False)
 
     def _finished(
-        self, name: str, entry: Entry | nir.NIRNode | GraphUnderConstruction, shapes: Shapes
+        self, name: str, entry: Entry | nir.NIRNode | GraphUnderConstruction, shapes: Shapes, typed: bool
     ) -> nir.NIRNode:
         before, after = shapes.inputs.get(name), shapes.outputs.get(name)
+        if isinstance(entry, GraphUnderConstruction) and not typed:
+            return entry._typed(shapes.subgraphs.get(name, _UNKNOWN), typed)
         if before is None or after is None:
+            if not typed and isinstance(entry, Entry):
+                return node_of(entry, before, after)
+            if not typed and isinstance(entry, nir.NIRNode):
+                return entry
             raise GraphError(
                 entry.where if isinstance(entry, Entry) else f"node {name!r}",
                 "its shape is not known",
@@ -379,7 +397,7 @@ class GraphUnderConstruction:
                 "pass sample=, an input with one leading batch axis",
             )
         if isinstance(entry, GraphUnderConstruction):
-            return entry._typed(shapes.subgraphs[name])
+            return entry._typed(shapes.subgraphs[name], typed)
         if isinstance(entry, nir.Input):
             return nir.Input({"input": np.array(before)})
         if isinstance(entry, nir.Output):

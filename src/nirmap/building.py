@@ -40,12 +40,14 @@ class Built:
         stateful: whether it takes and returns state.
         report: how it was made.
         variables: names of its state variables, where they are known.
+        state_argument: name of the argument of ``forward`` that takes the state; None for the second one.
     """
 
     module: torch.nn.Module
     stateful: bool
     report: NodeReport
     variables: frozenset[str] | None = None
+    state_argument: str | None = None
 
 
 def primitive_of(node: nir.NIRNode, where: str) -> Primitive:

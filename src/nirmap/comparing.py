@@ -19,9 +19,10 @@ import torch
 from nirmap.comparison import OUTPUT, Comparison, Difference, NodeResult, Reference, Result
 from nirmap.errors import DelayWarning, NirmapError
 from nirmap.files import read_graph
+from nirmap.given import NodeMap
 from nirmap.network import Network
 from nirmap.observing import Array, Path, Traces, observe, place
-from nirmap.rebuilding import NodeMap, from_nir, time_step
+from nirmap.rebuilding import from_nir, time_step
 from nirmap.registry import frameworks as known_frameworks
 from nirmap.registry import load_registry
 from nirmap.resets import Reset, check_reset, stating

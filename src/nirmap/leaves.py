@@ -43,12 +43,14 @@ class Leaves:
         module_map: the caller's functions, which take precedence over the table.
         dt: time step in s.
         reset: ``subtract`` if modules that subtract their threshold are written too.
+        stateful: classes in ``module_map`` whose modules return their output and their state.
     """
 
     registry: Registry
     module_map: ModuleMap
     dt: float
     reset: Reset = "value"
+    stateful: frozenset[type[torch.nn.Module]] = frozenset()
     rows: dict[type[torch.nn.Module], list[Row]] = field(
         default_factory=dict[type[torch.nn.Module], list[Row]]
     )

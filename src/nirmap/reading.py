@@ -35,6 +35,7 @@ from nirmap.signals import (
     Value,
 )
 from nirmap.structures import parts_of
+from nirmap.subclasses import class_of
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Rewrite, Values
 
@@ -164,8 +165,11 @@ class Reader(Layers):
         given = self.leaves.given(module)
         if given is not None:
             added = self.graph.add_given(name, module, given(module), signal, where)
-            takes_state = "state" in inspect.signature(module.forward).parameters
-            return Returned(added, 0) if takes_state or _is_unpacked(node) else Signal.of(added)
+            is_stateful = (
+                class_of(module) in self.leaves.stateful
+                or "state" in inspect.signature(module.forward).parameters
+            )
+            return Returned(added, 0) if is_stateful or _is_unpacked(node) else Signal.of(added)
         if isinstance(module, Network):
             return Returned(self.graph.add_graph(name, module, self.sub_graph(module), signal, where), 0)
         if isinstance(module, Series):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import inspect
 import math
 import operator
 import warnings
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from nirmap.building import Builder, Built, is_stateful
 from nirmap.delays import Delays, delayed_edges
 from nirmap.errors import ConstraintError, DelayWarning
 from nirmap.files import read_graph
+from nirmap.given import NodeMap, build_given
 from nirmap.graph_cells import WHOLE, BuiltGraph, build_graph
 from nirmap.names import RESERVED, safe_identifiers
 from nirmap.network import NameOutputs, Network, PackState, StateEntry, UnpackState
@@ -36,7 +36,6 @@ from nirmap.surrogate import SURROGATES
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Placement, Registry
 
-NodeMap = Mapping[type[nir.NIRNode], Callable[[nir.NIRNode], torch.nn.Module]]
 # Key of the time step, in s, in a graph's metadata.
 DT_KEY = "dt"
 UNPACK, PACK, NAME_OUTPUTS, STATE = "unpack_state", "pack_state", "name_outputs", "state"
@@ -71,7 +70,9 @@ def from_nir(
             of buffers, in every node that has them.
         surrogate: surrogate gradient of the reference modules, a key of ``nirmap.surrogate.SURROGATES``.
         node_map: functions that build the module for a node type; they take precedence over the framework's table. A
-            module whose ``forward`` has an argument ``state`` is stateful and returns (output, state).
+            module whose ``forward`` has an argument ``state`` is stateful and returns (output, state); it is moved to
+            ``dtype`` and ``device`` as all others are. A function that returns None for a sub-graph leaves it to be
+            rebuilt node by node.
         fallback: ``torch`` for the built-in reference module of every node that the framework cannot express; None for
             an error. ``net.meta["nirmap"]`` says which nodes these were, and why.
         reset: ``subtract`` for neurons whose potential a spike lowers by ``v_threshold - v_reset``, ``value`` for those
@@ -188,11 +189,15 @@ class _Assembly:
         return state
 
     def call(
-        self, target: str, module: torch.nn.Module, arguments: tuple[torch.fx.Node, ...]
+        self,
+        target: str,
+        module: torch.nn.Module,
+        arguments: tuple[torch.fx.Node, ...],
+        named: dict[str, Any] | None = None,
     ) -> torch.fx.Node:
         """A call of a submodule under a safe identifier."""
         self.modules[target] = module
-        return self.graph.call_module(target, arguments)
+        return self.graph.call_module(target, arguments, named)
 
     def item(self, value: torch.fx.Node, index: int) -> torch.fx.Node:
         """One entry of a tuple."""
@@ -266,12 +271,9 @@ def _node(
 ) -> Built:
     """The module for one node: the caller's, a sub-graph, or a row of the table."""
     node = graph.nodes[name]
-    given = context.node_map.get(type(node))
+    given = build_given(node, context.node_map, context.builder.to, where)
     if given is not None:
-        module = given(node)
-        stateful = "state" in inspect.signature(module.forward).parameters
-        path = f"{type(module).__module__}.{type(module).__qualname__}"
-        return Built(module, stateful, NodeReport(type(node).__name__, path, "given"))
+        return given
     if isinstance(node, nir.NIRGraph):
         whole = _whole(node, shapes.subgraphs[name], context, where, stated)
         if whole is not None:
@@ -383,7 +385,12 @@ def _assemble(
 def _call(assembly: _Assembly, target: str, name: str, built: Built, value: torch.fx.Node) -> torch.fx.Node:
     """Calls a node's module, keeps what it returned (output and new state), and returns its output."""
     if built.stateful:
-        result = assembly.call(target, built.module, (value, assembly.states[name]))
+        state = assembly.states[name]
+        result = (
+            assembly.call(target, built.module, (value, state))
+            if built.state_argument is None
+            else assembly.call(target, built.module, (value,), {built.state_argument: state})
+        )
         assembly.states[name] = result
         return assembly.item(result, 0)
     result = assembly.call(target, built.module, (value,))

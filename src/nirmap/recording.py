@@ -14,17 +14,19 @@ import operator
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import Any, cast
 
 import torch
 from torch.fx import Node, Proxy
 
+from nirmap.arguments import Arguments, arguments_of, parameters_of
 from nirmap.errors import NirmapError, TraceError
 from nirmap.leaves import Leaves
 from nirmap.loops import fold
 from nirmap.source_lines import line_of_call, line_of_error
 from nirmap.structures import Leaf, aligned, is_named_tuple, parts_of, replaced, unchanged, values_of
+from nirmap.subclasses import class_of
 
 LINE, INSIDE = "nirmap_line", "nirmap_inside"
 # A parameter of forward, or a module's path and one of its attributes.
@@ -65,8 +67,15 @@ class Recording:
     alone: bool = False
 
 
-def record(module: torch.nn.Module, leaves: Leaves) -> Recording:
+def record(
+    module: torch.nn.Module, leaves: Leaves, concrete: Mapping[str, Any] = MappingProxyType({})
+) -> Recording:
     """Records one step of a model. It is left as it was, and none of its leaf modules is run.
+
+    Args:
+        module: the model.
+        leaves: its leaf modules.
+        concrete: values of arguments of ``forward``, which are then no inputs; None for one that is state.
 
     Raises:
         TraceError: the model does what depends on data, or raises an error itself. The error names the module and the
@@ -74,23 +83,22 @@ def record(module: torch.nn.Module, leaves: Leaves) -> Recording:
     """
     alone = leaves.is_leaf(module)
     root = torch.nn.Sequential(module) if alone else module
-    parameters = parameters_of(root)
-    optional = [name for name, value in parameters.items() if value.default is None]
+    arguments = arguments_of(root, concrete)
     plan: dict[Slot, Any] = {}
     try:
-        tracer = _run(root, leaves, plan, optional)
+        tracer = _run(root, leaves, plan, arguments)
     except TraceError as error:
-        if not optional:
+        if not arguments.optional:
             raise
         # A state that has no None to begin with is taken apart as it is used.
-        plan = {name: Leaf() for name in optional}
+        plan = {name: Leaf() for name in arguments.optional}
         try:
-            tracer = _run(root, leaves, plan, optional)
+            tracer = _run(root, leaves, plan, arguments)
         except TraceError:
             raise error from error.__cause__
     wanted = {**plan, **tracer.wanted()}
     if wanted != plan:
-        tracer = _run(root, leaves, wanted, optional)
+        tracer = _run(root, leaves, wanted, arguments)
     structured = {
         number
         for slot, numbers in tracer.state.numbers.items()
@@ -110,9 +118,9 @@ def _results(graph: torch.fx.Graph) -> tuple[Any, ...]:
     return results
 
 
-def _run(root: torch.nn.Module, leaves: Leaves, plan: Mapping[Slot, Any], optional: list[str]) -> _Tracer:
+def _run(root: torch.nn.Module, leaves: Leaves, plan: Mapping[Slot, Any], arguments: Arguments) -> _Tracer:
     """One recording, with the state that is planned."""
-    tracer = _Tracer(leaves, plan, optional)
+    tracer = _Tracer(leaves, plan, arguments)
     with unchanged(root, leaves.is_leaf), _zeros_of_recorded_sizes(tracer):
         try:
             tracer.graph = tracer.trace(root)
@@ -154,10 +162,10 @@ class _State:
 class _Tracer(torch.fx.Tracer):
     """Enters every module but the leaves, and remembers for each call the module and the line that it stands in."""
 
-    def __init__(self, leaves: Leaves, plan: Mapping[Slot, Any], optional: list[str]) -> None:
+    def __init__(self, leaves: Leaves, plan: Mapping[Slot, Any], arguments: Arguments) -> None:
         super().__init__()
         self.leaves = leaves
-        self.optional = optional
+        self.arguments = arguments
         self.state = _State(plan)
         self.constants: dict[str, torch.Tensor] = {}
         self.entries: dict[str, int] = {}
@@ -220,10 +228,14 @@ class _Tracer(torch.fx.Tracer):
                 where = f"module {type(self.root).__name__}"
                 raise TraceError(where, f"forward(*{name})", "inputs with names", "name each input")
             has_value = parameter.default is not parameter.empty or parameter.kind is parameter.VAR_KEYWORD
-            if name not in self.state.plan and has_value:
+            if name in self.arguments.fixed:
+                value = self.arguments.fixed[name]
+            elif name not in self.state.plan and (has_value or name in self.arguments.optional):
+                if not has_value:
+                    named[name] = None
                 is_left_out = True
                 continue
-            if name in self.state.plan:
+            elif name in self.state.plan:
                 value = self._placeholders(name, self.state.plan[name])
             else:
                 value = self.inputs[name] = self.create_proxy("placeholder", name, (), {})
@@ -240,7 +252,9 @@ class _Tracer(torch.fx.Tracer):
         """Whether a call is that of a module which returns its output and its state."""
         module = self.root.get_submodule(str(node.target))
         if self.leaves.given(module) is not None:
-            return any(user.target is operator.getitem for user in node.users)
+            return class_of(module) in self.leaves.stateful or any(
+                user.target is operator.getitem for user in node.users
+            )
         return self.leaves.returned_values(module) is not None
 
     # State
@@ -293,7 +307,11 @@ class _Tracer(torch.fx.Tracer):
             name for name, value in self.inputs.items() if name != first and _is_used_as_state(value.node)
         ]
         names = parameters_of(self.root)
-        return [name for name in names if name in self.optional or name in used or name in self.state.plan]
+        return [
+            name
+            for name in names
+            if name in self.arguments.optional or name in used or name in self.state.plan
+        ]
 
     def _split(self, returned: Any) -> None:
         """Tells outputs from state. State goes by its name, or else it is what a model returns last."""
@@ -363,12 +381,6 @@ def _zeros_of_recorded_sizes(tracer: _Tracer) -> Generator[None]:
         yield
     finally:
         torch.zeros = original
-
-
-def parameters_of(module: torch.nn.Module) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a module's forward."""
-    forward: Callable[..., Any] = module.forward
-    return inspect.signature(forward).parameters
 
 
 def _is_used_as_state(node: Node) -> bool:

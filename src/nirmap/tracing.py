@@ -6,8 +6,10 @@ then read once, in order. What NIR cannot say is refused, never dropped.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import cast
+from types import MappingProxyType
+from typing import Any, cast
 
 import nir
 import torch
@@ -64,27 +66,78 @@ def to_nir(
     Warns:
         ReadBackWarning: nir can read the graph from a file only without its type check, which is wrong about it.
     """
-    report = cast("Report", module.meta["nirmap"]) if isinstance(module, Network) else None
-    registry = load_registry(framework or (report.framework if report else "torch"))
-    step = dt if dt is not None else report.dt if report else registry.time_step
-    if step is None or not step > 0:
-        raise TraceError("dt", f"{dt!r}", "a time step above 0 in seconds")
-    leaves = Leaves(registry, dict(module_map or {}), step, check_reset(reset, "reset"))
-    reader = (
-        NetworkReader(module, leaves)
-        if isinstance(module, Network)
-        else RecordingReader(record(module, leaves), leaves)
-    )
-    shapes = _shapes(sample)
-    if report is not None and not shapes and len(report.shapes) == len(report.inputs):
-        shapes = [report.shapes[name] for name in report.inputs]
-    graph = reader.read().finish(shapes)
-    graph.metadata[DT_KEY] = float(step)
+    graph = write(module, leaves_of(module, framework, dt, module_map or {}, reset), sample)
     if path is not None:
         from nirmap.files import write_graph
 
         write_graph(path, graph)
     return graph
+
+
+def leaves_of(
+    module: torch.nn.Module,
+    framework: str | None,
+    dt: float | None,
+    module_map: ModuleMap,
+    reset: Reset = "value",
+    stateful: Collection[type[torch.nn.Module]] = (),
+) -> Leaves:
+    """The leaf modules of a conversion.
+
+    Args:
+        module: the network.
+        framework: the framework of its neurons; None for that of a rebuilt network, else ``torch``.
+        dt: time step in s; None for that of a rebuilt network, else the framework's declared default.
+        module_map: functions that make the node for a module class.
+        reset: ``subtract`` if neurons that subtract their threshold are to be written.
+        stateful: classes in ``module_map`` whose modules return their output and their state.
+
+    Raises:
+        TraceError: dt is not above 0.
+        MappingError: the framework is not installed or differs from its mappings.
+    """
+    report = _report_of(module)
+    registry = load_registry(framework or (report.framework if report else "torch"))
+    step = dt if dt is not None else report.dt if report else registry.time_step
+    if step is None or not step > 0:
+        raise TraceError("dt", f"{dt!r}", "a time step above 0 in seconds")
+    return Leaves(registry, dict(module_map), step, check_reset(reset, "reset"), frozenset(stateful))
+
+
+def write(
+    module: torch.nn.Module,
+    leaves: Leaves,
+    sample: torch.Tensor | tuple[torch.Tensor, ...] | None,
+    *,
+    typed: bool = True,
+    concrete: Mapping[str, Any] = MappingProxyType({}),
+) -> nir.NIRGraph:
+    """Writes a torch module as a NIR graph, as :func:`to_nir` does.
+
+    Args:
+        module: the network.
+        leaves: its leaf modules.
+        sample: an input with one leading batch axis (a tuple of several), of which only the shape is used.
+        typed: False to leave out the types that are not known, and nir's check of them.
+        concrete: values of arguments of ``forward``, which are then no inputs; None for one that is state.
+    """
+    reader = (
+        NetworkReader(module, leaves)
+        if isinstance(module, Network)
+        else RecordingReader(record(module, leaves, concrete), leaves)
+    )
+    shapes = _shapes(sample)
+    report = _report_of(module)
+    if report is not None and not shapes and len(report.shapes) == len(report.inputs):
+        shapes = [report.shapes[name] for name in report.inputs]
+    graph = reader.read().finish(shapes, typed=typed)
+    graph.metadata[DT_KEY] = float(leaves.dt)
+    return graph
+
+
+def _report_of(module: torch.nn.Module) -> Report | None:
+    """The report of a network that :func:`nirmap.from_nir` rebuilt; None for any other module."""
+    return cast("Report", module.meta["nirmap"]) if isinstance(module, Network) else None
 
 
 def _shapes(sample: torch.Tensor | tuple[torch.Tensor, ...] | None) -> list[tuple[int, ...]]:
