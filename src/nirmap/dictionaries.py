@@ -150,13 +150,13 @@ def _single(node: object, module: torch.nn.Module) -> nir.NIRGraph:
 def _nodes_by_type(graph: nir.NIRGraph, node_map: NodeMap | NodeFunction) -> NodeMap:
     """The caller's functions by node type, also where there is one for all."""
     if isinstance(node_map, Mapping):
-        return node_map
+        return cast("NodeMap", node_map)
     _warn(
         "nir_to_torch(graph, function): pass a dictionary of functions by node type, "
         "nir_to_torch(graph, {nir.LIF: function, nir.Affine: function})"
     )
     function: Any = node_map
-    return dict.fromkeys((type(node) for node in _nodes(graph)), function)
+    return {type(node): function for node in _nodes(graph)}
 
 
 def _nodes(graph: nir.NIRGraph) -> Iterator[nir.NIRNode]:
@@ -175,7 +175,7 @@ def _modules_by_class(module: torch.nn.Module, module_map: ModuleMap | ModuleFun
     containers, and the parts of a module that it maps are left out.
     """
     if isinstance(module_map, Mapping):
-        return module_map
+        return cast("ModuleMap", module_map)
     _warn(
         "torch_to_nir(module, function): pass a dictionary of functions by module class, "
         "torch_to_nir(module, {torch.nn.Linear: function, Neuron: function})"
@@ -199,7 +199,7 @@ def _modules_by_class(module: torch.nn.Module, module_map: ModuleMap | ModuleFun
             made[part] = node
             kinds.add(class_of(part))
     lookup: Any = made.get
-    return dict.fromkeys(kinds, lookup)
+    return {kind: lookup for kind in kinds}  # noqa: C420  (fromkeys loses the type of the function)
 
 
 def _warn(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import nir
 import torch
@@ -36,7 +37,7 @@ def build_given(node: nir.NIRNode, node_map: NodeMap, to: Placement, where: str)
     if function is None:
         return None
     # A caller may return anything, whatever the annotation says.
-    module: object = function(node)
+    module = cast("object", function(node))
     if module is None and isinstance(node, nir.NIRGraph):
         return None
     if not isinstance(module, torch.nn.Module):

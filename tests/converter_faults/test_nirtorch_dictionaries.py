@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -70,7 +71,7 @@ def leak_node() -> nir.I:
     return nir.I(np.ones(1, np.float32))
 
 
-LEAK: dict[Any, Any] = {nir.I: lambda node: Leak()}
+LEAK: dict[Any, Callable[[Any], Any]] = {nir.I: lambda node: Leak()}
 
 
 # From NIR
@@ -123,7 +124,7 @@ def test_the_name_of_a_node_is_never_code(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_several_inputs_are_arguments_in_the_order_of_their_names() -> None:
-    nodes = {
+    nodes: dict[str, nir.NIRNode] = {
         "b": nir.Input({"input": np.array([1])}),
         "a": nir.Input({"input": np.array([1])}),
         "fc": linear((3.0,)),
@@ -136,7 +137,7 @@ def test_several_inputs_are_arguments_in_the_order_of_their_names() -> None:
 
 
 def test_several_outputs_come_by_name() -> None:
-    nodes = {"fc": linear((3.0,)), "other": nir.Output({"output": np.array([1])})}
+    nodes: dict[str, nir.NIRNode] = {"fc": linear((3.0,)), "other": nir.Output({"output": np.array([1])})}
     whole = graph(nodes, [("input", "fc"), ("fc", "output"), ("input", "other")])
     output, _ = nirmap.nir_to_torch(whole, {})(torch.ones(1, 1))
     assert {name: value.item() for name, value in output.items()} == {"other": 1, "output": 3}
@@ -182,7 +183,7 @@ def test_the_state_has_entries_for_nodes_with_state_alone() -> None:
 
 
 def test_what_is_fed_back_first_has_the_dtype_of_the_network() -> None:
-    nodes = {"fc": linear((1.0,)), "back": linear((0.5,)), "leak": leak_node()}
+    nodes: dict[str, nir.NIRNode] = {"fc": linear((1.0,)), "back": linear((0.5,)), "leak": leak_node()}
     edges = [("input", "leak"), ("leak", "fc"), ("fc", "output"), ("leak", "back"), ("back", "leak")]
     net = nirmap.nir_to_torch(graph(nodes, edges), LEAK, dtype=torch.bfloat16)
     output, state = net(torch.ones(1, 1, dtype=torch.bfloat16))
@@ -208,7 +209,7 @@ def test_training_does_not_change_the_graph() -> None:
 
 def test_an_entry_for_graphs_is_used() -> None:
     whole = series(part=series(fc=linear((2.0,))))
-    entry: dict[Any, Any] = {nir.NIRGraph: lambda node: torch.nn.Tanh()}
+    entry: dict[Any, Callable[[Any], Any]] = {nir.NIRGraph: lambda node: torch.nn.Tanh()}
     assert isinstance(nirtorch.nir_to_torch(whole, entry).part, torch.fx.GraphModule)
     assert isinstance(nirmap.nir_to_torch(whole, entry).get_submodule("part"), torch.nn.Tanh)
 
@@ -228,10 +229,11 @@ def test_a_node_alone_has_the_dtype_that_is_asked_for() -> None:
 @pytest.mark.parametrize("made", [None, 3])
 def test_a_function_that_builds_no_module_is_named(made: Any) -> None:
     whole = series(leak=leak_node())
+    entry: dict[Any, Callable[[Any], Any]] = {nir.I: lambda node: made}
     with pytest.raises((KeyError, TypeError, AttributeError)):
-        nirtorch.nir_to_torch(whole, {nir.I: lambda node: made})(torch.ones(1, 1))
+        nirtorch.nir_to_torch(whole, entry)(torch.ones(1, 1))
     with pytest.raises(nirmap.ConstraintError, match=r"node 'leak'.*function in node_map returned"):
-        nirmap.nir_to_torch(whole, {nir.I: lambda node: made})
+        nirmap.nir_to_torch(whole, entry)
 
 
 # To NIR
@@ -252,7 +254,7 @@ class Two(torch.nn.Module):
         return combined
 
 
-SUMS: dict[str, Any] = {
+SUMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "a number": lambda net, x: net.a(x) + 1.0,
     "a parameter": lambda net, x: net.a(x) + net.p,
     "a factor": lambda net, x: net.a(x).add(net.b(x), alpha=3),
@@ -279,7 +281,7 @@ def test_no_term_is_lost(name: str) -> None:
 
 def test_an_entry_of_the_caller_overrides_the_defaults() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(1, 1))
-    entry: dict[Any, Any] = {torch.nn.Linear: lambda module: linear((9.0,))}
+    entry: dict[Any, Callable[[Any], Any]] = {torch.nn.Linear: lambda module: linear((9.0,))}
     assert type(nirtorch.torch_to_nir(module, entry).nodes["_0"]) is nir.Affine
     assert weight(nirmap.torch_to_nir(module, entry), "0").item() == 9
 
@@ -360,7 +362,7 @@ def test_what_returns_state_need_not_be_named() -> None:
             y: Tensor = self.leak(x)[0]
             return y
 
-    entry: dict[Any, Any] = {Leak: lambda module: nir.I(np.ones(2, np.float32))}
+    entry: dict[Any, Callable[[Any], Any]] = {Leak: lambda module: nir.I(np.ones(2, np.float32))}
     with pytest.raises(ValueError, match="getitem"):
         nirtorch.torch_to_nir(Uses(), entry)
     assert set(nirmap.torch_to_nir(Uses(), entry).edges) == {("x", "leak"), ("leak", "output")}
@@ -376,7 +378,7 @@ def test_a_module_with_state_is_not_written_twice() -> None:
             y: Tensor = self.leak(self.leak(x)[0])[0]
             return y
 
-    entry: dict[Any, Any] = {Leak: lambda module: leak_node()}
+    entry: dict[Any, Callable[[Any], Any]] = {Leak: lambda module: leak_node()}
     assert len(nirtorch.torch_to_nir(Twice(), entry, stateful_modules={Leak}).nodes) == 4
     with pytest.raises(nirmap.TraceError, match="used twice"):
         nirmap.torch_to_nir(Twice(), entry)
@@ -385,7 +387,7 @@ def test_a_module_with_state_is_not_written_twice() -> None:
 def test_a_single_number_is_a_layer_of_any_size() -> None:
     """Its size is asked for, where it does not follow from another layer."""
     module = torch.nn.Sequential(torch.nn.Identity(), Leak())
-    entry: dict[Any, Any] = {Leak: lambda module: leak_node()}
+    entry: dict[Any, Callable[[Any], Any]] = {Leak: lambda module: leak_node()}
     with pytest.raises(nirmap.GraphError, match="pass sample="):
         nirmap.torch_to_nir(module, entry)
     written = nirmap.torch_to_nir(module, entry, sample=torch.ones(1, 3))

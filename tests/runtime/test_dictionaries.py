@@ -6,6 +6,7 @@ If these fail, a package that uses nirtorch cannot switch by changing an import.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def linear(size: int = 2, seed: int = 0) -> nir.Linear:
     return nir.Linear(np.random.default_rng(seed).uniform(-0.5, 0.5, (size, size)).astype(np.float32))
 
 
-def graph(nodes: dict[str, nir.NIRNode], edges: list[tuple[str, str]], size: int = 2) -> nir.NIRGraph:
+def graph(nodes: Mapping[str, nir.NIRNode], edges: list[tuple[str, str]], size: int = 2) -> nir.NIRGraph:
     ends = {
         "input": nir.Input({"input": np.array([size])}),
         "output": nir.Output({"output": np.array([size])}),
@@ -107,8 +108,9 @@ def test_a_recurrent_graph_gives_the_numbers_and_state_that_nirtorch_gives(
     edges = [("input", "leak"), ("leak", "back"), ("back", "leak"), ("leak", "out"), ("out", "output")]
     whole = graph(nodes, edges, size)
     xs = torch.randn(6, batch, size, generator=torch.Generator().manual_seed(seed))
-    expected, theirs = stepped(nirtorch.nir_to_torch(whole, {nir.LI: leak_of}), xs)
-    found, ours = stepped(nirmap.nir_to_torch(whole, {nir.LI: leak_of}), xs)
+    entry: dict[Any, Callable[[Any], Any]] = {nir.LI: leak_of}
+    expected, theirs = stepped(nirtorch.nir_to_torch(whole, entry), xs)
+    found, ours = stepped(nirmap.nir_to_torch(whole, entry), xs)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(ours["leak"]["state"], theirs["leak"])
     torch.testing.assert_close(ours["leak"]["output"], theirs["leak_prev_output"])
@@ -161,9 +163,9 @@ def test_a_node_alone_is_a_module_alone(library: Any) -> None:
 
 @BOTH
 def test_defaults_of_the_caller_serve_where_his_dictionary_has_no_entry(library: Any) -> None:
-    ends: dict[Any, Any] = dict.fromkeys((nir.Input, nir.Output), lambda node: torch.nn.Identity())
-    defaults: dict[Any, Any] = {
-        **ends,
+    defaults: dict[Any, Callable[[Any], Any]] = {
+        nir.Input: lambda node: torch.nn.Identity(),
+        nir.Output: lambda node: torch.nn.Identity(),
         nir.LI: lambda node: Leak(1.0),
         nir.Linear: lambda node: torch.nn.Identity(),
     }

@@ -170,17 +170,20 @@ def test_sinabs_exports(monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), sinabs.layers.IAFSqueeze(batch_size=1))
     theirs: Any = sinabs.nir.to_nir(model, torch.rand(5, 3))
     monkeypatch.setattr(nirtorch, "extract_nir_graph", extracting("sinabs"))
-    same_parameters(theirs, sinabs.nir.to_nir(model, torch.rand(5, 3)), nir.Affine, nir.IF)
+    ours: Any = sinabs.nir.to_nir(model, torch.rand(5, 3))
+    same_parameters(theirs, ours, nir.Affine, nir.IF)
 
 
 def test_snntorch_exports(monkeypatch: pytest.MonkeyPatch) -> None:
     import snntorch
     from snntorch import export_nir
 
+    export: Callable[..., Any] = export_nir.export_to_nir
+    leaky: Callable[..., Any] = snntorch.Leaky
     one = torch.ones(4)
-    neuron = snntorch.Leaky(0.9 * one, threshold=one, init_hidden=True, reset_mechanism="zero")
+    neuron = leaky(0.9 * one, threshold=one, init_hidden=True, reset_mechanism="zero")
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), neuron)
-    theirs: Any = export_nir.export_to_nir(model, torch.rand(1, 3), ignore_dims=[0])
+    theirs = export(model, torch.rand(1, 3), ignore_dims=[0])
     monkeypatch.setattr(nirtorch, "extract_nir_graph", extracting("snntorch"))
-    ours: Any = export_nir.export_to_nir(model, torch.rand(1, 3), ignore_dims=[0])
+    ours = export(model, torch.rand(1, 3), ignore_dims=[0])
     same_parameters(theirs, ours, nir.Affine, nir.LIF)
