@@ -149,8 +149,8 @@ def _single(node: object, module: torch.nn.Module) -> nir.NIRGraph:
 
 def _nodes_by_type(graph: nir.NIRGraph, node_map: NodeMap | NodeFunction) -> NodeMap:
     """The caller's functions by node type, also where there is one for all."""
-    if isinstance(node_map, Mapping):
-        return cast("NodeMap", node_map)
+    if not callable(node_map):
+        return node_map
     _warn(
         "nir_to_torch(graph, function): pass a dictionary of functions by node type, "
         "nir_to_torch(graph, {nir.LIF: function, nir.Affine: function})"
@@ -174,8 +174,8 @@ def _modules_by_class(module: torch.nn.Module, module_map: ModuleMap | ModuleFun
     Which classes a function maps is found by calling it, once for each module: the network itself, if it has parts,
     containers, and the parts of a module that it maps are left out.
     """
-    if isinstance(module_map, Mapping):
-        return cast("ModuleMap", module_map)
+    if not callable(module_map):
+        return module_map
     _warn(
         "torch_to_nir(module, function): pass a dictionary of functions by module class, "
         "torch_to_nir(module, {torch.nn.Linear: function, Neuron: function})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import nir
 import nirtorch
@@ -178,8 +178,8 @@ def test_snntorch_exports(monkeypatch: pytest.MonkeyPatch) -> None:
     import snntorch
     from snntorch import export_nir
 
-    export: Callable[..., Any] = export_nir.export_to_nir
-    leaky: Callable[..., Any] = snntorch.Leaky
+    export: Callable[..., Any] = getattr(export_nir, "export_to_nir")  # noqa: B009  (its types are incomplete)
+    leaky = cast("Callable[..., Any]", snntorch.Leaky)
     one = torch.ones(4)
     neuron = leaky(0.9 * one, threshold=one, init_hidden=True, reset_mechanism="zero")
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), neuron)
