@@ -14,7 +14,6 @@ from nirmap.errors import TraceError
 from nirmap.functions import arguments_of, function_of, is_in_place, is_zeros, module_class
 from nirmap.in_place import check_in_place, origin_of, refusal
 from nirmap.leaves import Leaves
-from nirmap.recording import INSIDE, LINE
 from nirmap.signals import (
     Constant,
     Returned,
@@ -27,6 +26,7 @@ from nirmap.signals import (
     Unread,
     Value,
 )
+from nirmap.step_tracer import INSIDE, LINE
 from nirmap.subclasses import class_of
 from nirmap_registry.rows import Function
 

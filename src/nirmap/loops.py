@@ -9,7 +9,7 @@ value of one step. A loop whose steps differ is left as it is, so that the secon
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, cast
 
 import torch
@@ -25,7 +25,7 @@ class UnlikeStepsError(Exception):
     """The steps of a loop differ."""
 
 
-def fold(graph: torch.fx.Graph, is_stateful: IsStateful) -> bool:
+def fold(graph: torch.fx.Graph, is_stateful: IsStateful) -> Mapping[str, int] | None:
     """Takes all steps of a loop but the first out of a recorded graph, where there are such and they are alike.
 
     Args:
@@ -33,24 +33,25 @@ def fold(graph: torch.fx.Graph, is_stateful: IsStateful) -> bool:
         is_stateful: whether a call is that of a module which returns its output and its state.
 
     Returns:
-        Whether it was changed.
+        The axis of time of each input of which a step takes a part, by the name of its placeholder; None where the
+        graph is as it was.
     """
     steps = _looped_calls(graph, is_stateful)
     if not any(steps.values()):
-        return False
+        return None
     folding = _Folding(steps)
     try:
         for node in graph.nodes:
             folding.visit(node)
     except UnlikeStepsError:
-        return False
+        return None
     for node in graph.nodes:
         if node.op == "output":
             node.args = (folding.results,)
         else:
             node.args = torch.fx.map_arg(node.args, folding.first.__getitem__)
             node.kwargs = torch.fx.map_arg(node.kwargs, folding.first.__getitem__)
-    return True
+    return folding.axes
 
 
 def _looped_calls(graph: torch.fx.Graph, is_stateful: IsStateful) -> dict[Node, int]:
@@ -88,6 +89,7 @@ class _Folding:
         self.step: dict[Node, int | None] = {}
         self.known: dict[Hashable, Node] = {}
         self.results: tuple[Any, ...] = ()
+        self.axes: dict[str, int] = {}
 
     def visit(self, node: Node) -> None:
         """Takes note of a call.
@@ -106,7 +108,11 @@ class _Folding:
         inputs = values_of(node.args[:1], Node) if node in self.calls else list(node.all_input_nodes)
         self.step[node] = self._step_of(node, inputs)
         if self._is_one_step_of_an_input(node):
-            self.first[node] = self.first[cast("Node", node.args[0])]
+            source = cast("Node", node.args[0])
+            axis = 1 if is_sequence(node.args[1]) else 0
+            if self.axes.setdefault(source.name, axis) != axis:
+                raise UnlikeStepsError
+            self.first[node] = self.first[source]
             self.step[node] = _index(node.args[1])
             return
         key = (

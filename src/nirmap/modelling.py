@@ -9,8 +9,9 @@ from torch.fx import Node
 from nirmap.errors import TraceError
 from nirmap.leaves import Leaves
 from nirmap.reading import Reader
-from nirmap.recording import Recording, Result
+from nirmap.recording import Recording
 from nirmap.signals import Constant, Returned, Signal, StateEntry, StateValue, Value
+from nirmap.step_tracer import Result
 from nirmap.structures import parts_of
 
 

@@ -8,38 +8,20 @@ returns in the place of an entry is what that entry will be in the next step.
 
 from __future__ import annotations
 
-import functools
-import inspect
-import operator
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CodeType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
-from torch.fx import Node, Proxy
 
-from nirmap.arguments import Arguments, arguments_of, parameters_of
+from nirmap.arguments import Arguments, arguments_of
+from nirmap.entries import Shape
 from nirmap.errors import NirmapError, TraceError
 from nirmap.leaves import Leaves
 from nirmap.loops import fold
-from nirmap.source_lines import line_of_call, line_of_error
-from nirmap.structures import Leaf, aligned, is_named_tuple, parts_of, replaced, unchanged, values_of
-from nirmap.subclasses import class_of
-
-LINE, INSIDE = "nirmap_line", "nirmap_inside"
-# A parameter of forward, or a module's path and one of its attributes.
-Slot = str | tuple[str, str]
-
-
-@dataclass
-class Result:
-    """One value that a forward returns: its name where it has one, and the state entry that it becomes, if any."""
-
-    name: str | None
-    value: Any
-    entry: int | None = None
+from nirmap.step_tracer import Result, Slot, StepTracer, zeros_of_recorded_sizes
+from nirmap.structures import Leaf, unchanged
 
 
 @dataclass
@@ -56,6 +38,7 @@ class Recording:
         structured: the state entries that are parts of a structure, or of an attribute, so that their place says whose
             they are. An argument of its own may come back in any place.
         alone: whether the model is a leaf module, which is written as the node that it stands for.
+        time_axes: the axis of time of each input over which the forward loops, by its name.
     """
 
     graph: torch.fx.Graph
@@ -65,10 +48,42 @@ class Recording:
     results: list[Result]
     structured: frozenset[int] = frozenset()
     alone: bool = False
+    time_axes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def of_one_step(self, samples: Sequence[Shape]) -> list[Shape]:
+        """The shapes of one step of the inputs.
+
+        Args:
+            samples: the shapes of what forward takes, in the order of the inputs.
+
+        Raises:
+            TraceError: a sample has no axis of time and of a batch.
+        """
+        names = [
+            node.name
+            for node in self.graph.nodes
+            if node.op == "placeholder" and node.name not in self.entries
+        ]
+        axes = [self.time_axes.get(name) for name in names]
+        axes += [None] * (len(samples) - len(axes))
+        return [_without(axis, shape) for axis, shape in zip(axes, samples, strict=False)]
+
+
+def _without(axis: int | None, shape: Shape) -> Shape:
+    """A shape without the axis of time, where there is one."""
+    if axis is None:
+        return shape
+    if len(shape) < len(("time", "batch")):
+        expected = "an axis of time, over which forward loops, and one of a batch"
+        raise TraceError("sample", f"the shape {shape}", expected, "pass what forward takes")
+    return (*shape[:axis], *shape[axis + 1 :])
 
 
 def record(
-    module: torch.nn.Module, leaves: Leaves, concrete: Mapping[str, Any] = MappingProxyType({})
+    module: torch.nn.Module,
+    leaves: Leaves,
+    concrete: Mapping[str, Any] = MappingProxyType({}),
+    samples: Sequence[Shape] = (),
 ) -> Recording:
     """Records one step of a model. It is left as it was, and none of its leaf modules is run.
 
@@ -76,6 +91,7 @@ def record(
         module: the model.
         leaves: its leaf modules.
         concrete: values of arguments of ``forward``, which are then no inputs; None for one that is state.
+        samples: the shapes of the inputs, all their axes, as far as they are known.
 
     Raises:
         TraceError: the model does what depends on data, or raises an error itself. The error names the module and the
@@ -86,29 +102,37 @@ def record(
     arguments = arguments_of(root, concrete)
     plan: dict[Slot, Any] = {}
     try:
-        tracer = _run(root, leaves, plan, arguments)
+        tracer = _run(root, leaves, plan, arguments, samples)
     except TraceError as error:
         if not arguments.optional:
             raise
         # A state that has no None to begin with is taken apart as it is used.
         plan = {name: Leaf() for name in arguments.optional}
         try:
-            tracer = _run(root, leaves, plan, arguments)
+            tracer = _run(root, leaves, plan, arguments, samples)
         except TraceError:
             raise error from error.__cause__
     wanted = {**plan, **tracer.wanted()}
     if wanted != plan:
-        tracer = _run(root, leaves, wanted, arguments)
+        tracer = _run(root, leaves, wanted, arguments, samples)
     structured = {
         number
         for slot, numbers in tracer.state.numbers.items()
         for number in numbers
         if isinstance(slot, tuple) or not isinstance(wanted[slot], Leaf)
     }
-    if fold(tracer.graph, tracer.returns_state) and len(_results(tracer.graph)) != len(tracer.results):
+    time_axes = fold(tracer.graph, tracer.returns_state)
+    if time_axes is not None and len(_results(tracer.graph)) != len(tracer.results):
         tracer.results = [Result(None, None)]
     return Recording(
-        tracer.graph, root, tracer.constants, tracer.entries, tracer.results, frozenset(structured), alone
+        tracer.graph,
+        root,
+        tracer.constants,
+        tracer.entries,
+        tracer.results,
+        frozenset(structured),
+        alone,
+        time_axes or {},
     )
 
 
@@ -118,10 +142,16 @@ def _results(graph: torch.fx.Graph) -> tuple[Any, ...]:
     return results
 
 
-def _run(root: torch.nn.Module, leaves: Leaves, plan: Mapping[Slot, Any], arguments: Arguments) -> _Tracer:
+def _run(
+    root: torch.nn.Module,
+    leaves: Leaves,
+    plan: Mapping[Slot, Any],
+    arguments: Arguments,
+    samples: Sequence[Shape],
+) -> StepTracer:
     """One recording, with the state that is planned."""
-    tracer = _Tracer(leaves, plan, arguments)
-    with unchanged(root, leaves.is_leaf), _zeros_of_recorded_sizes(tracer):
+    tracer = StepTracer(leaves, plan, arguments, samples)
+    with unchanged(root, leaves.is_leaf), zeros_of_recorded_sizes(tracer):
         try:
             tracer.graph = tracer.trace(root)
         except NirmapError:
@@ -129,269 +159,3 @@ def _run(root: torch.nn.Module, leaves: Leaves, plan: Mapping[Slot, Any], argume
         except Exception as error:
             raise tracer.failure(root, error) from error
     return tracer
-
-
-class _Value(Proxy):
-    """A recorded value. Python has no in-place operators for a plain Proxy, and would record ``+`` for ``+=``."""
-
-    def __iadd__(self, other: Any) -> Any:
-        return self._in_place("iadd", other)
-
-    def __isub__(self, other: Any) -> Any:
-        return self._in_place("isub", other)
-
-    def __imul__(self, other: Any) -> Any:
-        return self._in_place("imul", other)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self._in_place("itruediv", other)
-
-    def _in_place(self, name: str, other: Any) -> Proxy:
-        return self.tracer.create_proxy("call_function", getattr(operator, name), (self, other), {})
-
-
-@dataclass
-class _State:
-    """The state of one recording: what was planned, which placeholders stand for it, and what it becomes."""
-
-    plan: Mapping[Slot, Any]
-    numbers: dict[Slot, list[int]] = field(default_factory=dict[Slot, list[int]])
-    after: dict[Slot, Any] = field(default_factory=dict[Slot, Any])
-
-
-class _Tracer(torch.fx.Tracer):
-    """Enters every module but the leaves, and remembers for each call the module and the line that it stands in."""
-
-    def __init__(self, leaves: Leaves, plan: Mapping[Slot, Any], arguments: Arguments) -> None:
-        super().__init__()
-        self.leaves = leaves
-        self.arguments = arguments
-        self.state = _State(plan)
-        self.constants: dict[str, torch.Tensor] = {}
-        self.entries: dict[str, int] = {}
-        self.results: list[Result] = []
-        self.inputs: dict[str, Proxy] = {}
-        self.path: list[str] = []
-        self.failed: str | None = None
-
-    # What torch.fx asks for
-
-    def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
-        return self.leaves.is_leaf(m)
-
-    def proxy(self, node: Node) -> Proxy:
-        return _Value(node, self)
-
-    def call_module(
-        self, m: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        self.path.append(self.path_of_module(m))
-        try:
-            return super().call_module(m, forward, args, kwargs)
-        except Exception:
-            self.failed = self.path[-1] if self.failed is None else self.failed
-            raise
-        finally:
-            self.path.pop()
-
-    def create_node(self, *args: Any, **kwargs: Any) -> Node:
-        node = super().create_node(*args, **kwargs)
-        node.meta[LINE] = line_of_call(inspect.currentframe(), _STEP)
-        node.meta[INSIDE] = self.path[-1] if self.path else ""
-        return node
-
-    def create_arg(self, a: Any) -> Any:
-        if isinstance(a, torch.Tensor) and not isinstance(a, torch.nn.Parameter):
-            return self._constant(a)
-        parts = parts_of(a)
-        if parts is not None and (is_named_tuple(a) or not isinstance(a, dict | tuple | list)):
-            return tuple(self.create_arg(part) for part in parts.values())
-        return super().create_arg(a)
-
-    def _constant(self, value: torch.Tensor) -> Node:
-        name = next((name for name, buffer in self.root.named_buffers() if buffer is value), None)
-        if name is None:
-            name = next((name for name, kept in self.constants.items() if kept is value), None)
-        if name is None:
-            name = f"constant_{len(self.constants)}"
-            self.constants[name] = value
-        return self.create_node("get_attr", name, (), {})
-
-    def create_args_for_root(
-        self, root_fn: Any, is_module: bool, concrete_args: Any = None
-    ) -> tuple[Any, list[Any]]:
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
-        is_left_out = False
-        for name, parameter in parameters_of(self.root).items():
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                where = f"module {type(self.root).__name__}"
-                raise TraceError(where, f"forward(*{name})", "inputs with names", "name each input")
-            has_value = parameter.default is not parameter.empty or parameter.kind is parameter.VAR_KEYWORD
-            if name in self.arguments.fixed:
-                value = self.arguments.fixed[name]
-            elif name not in self.state.plan and (has_value or name in self.arguments.optional):
-                if not has_value:
-                    named[name] = None
-                is_left_out = True
-                continue
-            elif name in self.state.plan:
-                value = self._placeholders(name, self.state.plan[name])
-            else:
-                value = self.inputs[name] = self.create_proxy("placeholder", name, (), {})
-            if is_left_out or parameter.kind is parameter.KEYWORD_ONLY:
-                named[name] = value
-            else:
-                positional.append(value)
-        for slot, template in self.state.plan.items():
-            if isinstance(slot, tuple):
-                vars(self.root.get_submodule(slot[0]))[slot[1]] = self._placeholders(slot, template)
-        return (lambda: self._step(positional, named)), []
-
-    def returns_state(self, node: Node) -> bool:
-        """Whether a call is that of a module which returns its output and its state."""
-        module = self.root.get_submodule(str(node.target))
-        if self.leaves.given(module) is not None:
-            return class_of(module) in self.leaves.stateful or any(
-                user.target is operator.getitem for user in node.users
-            )
-        return self.leaves.returned_values(module) is not None
-
-    # State
-
-    def _placeholders(self, slot: Slot, template: Any) -> Any:
-        """The planned structure with a placeholder for each leaf."""
-        numbers = self.state.numbers.setdefault(slot, [])
-
-        def placeholder(_: Leaf) -> Proxy:
-            number = len(self.entries)
-            value = self.create_proxy("placeholder", f"entry_{number}", (), {})
-            self.entries[value.node.name] = number
-            numbers.append(number)
-            return value
-
-        return replaced(template, Leaf, placeholder)
-
-    def _step(self, positional: list[Any], named: dict[str, Any]) -> tuple[Any, ...]:
-        """Calls the model, and returns its results and what the entries of the state become."""
-        returned = self._taken_apart(self.root(*positional, **named))
-        self._split(returned)
-        for module, path in self._paths().items():
-            if not self.leaves.is_leaf(module):
-                for attribute, value in vars(module).items():
-                    if attribute not in ("_modules", "_parameters", "_buffers") and values_of(value, Proxy):
-                        # A copy: containers are put back to what they were when the recording is over.
-                        self.state.after[path, attribute] = replaced(value, Proxy, lambda entry: entry)
-        entries: list[Any] = [None] * len(self.entries)
-        for slot, numbers in self.state.numbers.items():
-            found = aligned(self.state.plan[slot], self.state.after.get(slot))
-            for number, value in zip(numbers, found or (), strict=False):
-                entries[number] = value if isinstance(value, Proxy | torch.Tensor) else None
-        return tuple(result.value for result in self.results), tuple(entries)
-
-    def _paths(self) -> dict[torch.nn.Module, str]:
-        return {module: self.path_of_module(module) for module in self.root.modules()}
-
-    def _taken_apart(self, returned: Any) -> Any:
-        """What a stateful module returned, if a model with state hands that on as it is."""
-        if not isinstance(returned, Proxy) or returned.node.op != "call_module" or not self._state_names():
-            return returned
-        count = self.leaves.returned_values(self.root.get_submodule(str(returned.node.target)))
-        entries: Any = returned
-        return returned if count is None else tuple(entries[index] for index in range(count))
-
-    def _state_names(self) -> list[str]:
-        """The parameters of forward that are state: None at first, or used as only state can be."""
-        first = next(iter(self.inputs), None)
-        used = [
-            name for name, value in self.inputs.items() if name != first and _is_used_as_state(value.node)
-        ]
-        names = parameters_of(self.root)
-        return [
-            name
-            for name in names
-            if name in self.arguments.optional or name in used or name in self.state.plan
-        ]
-
-    def _split(self, returned: Any) -> None:
-        """Tells outputs from state. State goes by its name, or else it is what a model returns last."""
-        states = self._state_names()
-        parts = parts_of(returned)
-        if parts is None:
-            self.results = [Result(None, returned)]
-            return
-        names = [key if isinstance(key, str) else None for key in parts]
-        values = list(parts.values())
-        slots: list[str | None] = [name if name in states else None for name in names]
-        if not any(slots) and not isinstance(returned, dict) and len(values) >= max(len(states), 2):
-            slots = [None] * (len(values) - len(states)) + list(states)
-        for name, value, slot in zip(names, values, slots, strict=True):
-            if slot is not None:
-                self.state.after[slot] = value
-            numbers = self.state.numbers.get(slot, []) if slot is not None else []
-            if slot is None or isinstance(value, Proxy):
-                entry = numbers[0] if len(numbers) == 1 else None
-                self.results.append(Result(name, value, entry))
-
-    def wanted(self) -> dict[Slot, Any]:
-        """The structure that the state turned out to have, for those parts that change from step to step."""
-        found = {
-            slot: replaced(value, Proxy, lambda _: Leaf())
-            for slot, value in self.state.after.items()
-            if values_of(value, Proxy)
-        }
-        first = next(iter(self.inputs), None)
-        for name, value in self.inputs.items():
-            if name != first and _is_used_as_state(value.node):
-                found.setdefault(name, Leaf())
-        return found
-
-    def failure(self, root: torch.nn.Module, error: Exception) -> TraceError:
-        """The error for one that was raised while the model was recorded."""
-        path = self.failed or ""
-        module = root.get_submodule(path)
-        where = (
-            f"module {path!r} ({type(module).__qualname__})"
-            if path
-            else f"module {type(module).__qualname__}"
-        )
-        line = line_of_error(error, _STEP)
-        message = str(error).partition("\n")[0]
-        return TraceError(
-            f"{where} at {line}" if line else where,
-            f"its forward cannot be recorded ({type(error).__name__}: {message})",
-            "a forward without branches or loops that depend on data",
-            "write the branch as arithmetic, or move it into a module and pass a function for it in module_map",
-        )
-
-
-@contextmanager
-def _zeros_of_recorded_sizes(tracer: _Tracer) -> Generator[None]:
-    """Inside, ``torch.zeros`` takes sizes that are recorded values, as models give it for their initial state."""
-    original = torch.zeros
-
-    @functools.wraps(original)
-    def zeros(*sizes: Any, **options: Any) -> Any:
-        if values_of((sizes, options), Proxy):
-            return tracer.create_proxy("call_function", original, sizes, options)
-        return original(*sizes, **options)
-
-    torch.zeros = zeros
-    try:
-        yield
-    finally:
-        torch.zeros = original
-
-
-def _is_used_as_state(node: Node) -> bool:
-    """Whether a value is taken apart, or given to a module beside its input."""
-    for user in node.users:
-        if user.op == "call_function" and user.target in (operator.getitem, getattr) and user.args[0] is node:
-            return True
-        if user.op == "call_module" and (not user.args or user.args[0] is not node) and len(user.args) > 1:
-            return True
-    return False
-
-
-# The frame below which all others belong to whoever asked for the graph.
-_STEP: CodeType = vars(_Tracer)["_step"].__code__

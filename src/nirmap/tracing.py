@@ -49,7 +49,8 @@ def to_nir(
         module: the network: a module whose ``forward`` is one time step, or a network from :func:`nirmap.from_nir`.
         framework: the framework of its neurons; None for that of a rebuilt network, else ``torch``.
         dt: time step in s; None for that of a rebuilt network, else the framework's declared default.
-        sample: an input with one leading batch axis (a tuple of several), of which only the shape is used.
+        sample: an input with one leading batch axis (a tuple of several), of which only the shape is used. Where
+            forward loops over time steps, it has the axis of time too.
         module_map: functions that make the node for a module class; they take precedence over the table.
         path: where to write the graph as a ``.nir`` file as well.
         reset: ``subtract`` if neurons that subtract their threshold are to be written: NIR has no word for them, so
@@ -117,16 +118,18 @@ def write(
     Args:
         module: the network.
         leaves: its leaf modules.
-        sample: an input with one leading batch axis (a tuple of several), of which only the shape is used.
+        sample: an input with one leading batch axis (a tuple of several), of which only the shape is used. Where
+            forward loops over time steps, it has the axis of time too.
         typed: False to leave out the types that are not known, and nir's check of them.
         concrete: values of arguments of ``forward``, which are then no inputs; None for one that is state.
     """
-    reader = (
-        NetworkReader(module, leaves)
-        if isinstance(module, Network)
-        else RecordingReader(record(module, leaves, concrete), leaves)
-    )
-    shapes = _shapes(sample)
+    samples = _shapes(sample)
+    if isinstance(module, Network):
+        reader: NetworkReader | RecordingReader = NetworkReader(module, leaves)
+    else:
+        recording = record(module, leaves, concrete, samples)
+        reader, samples = RecordingReader(recording, leaves), recording.of_one_step(samples)
+    shapes = [shape[1:] for shape in samples]
     report = _report_of(module)
     if report is not None and not shapes and len(report.shapes) == len(report.inputs):
         shapes = [report.shapes[name] for name in report.inputs]
@@ -141,9 +144,9 @@ def _report_of(module: torch.nn.Module) -> Report | None:
 
 
 def _shapes(sample: torch.Tensor | tuple[torch.Tensor, ...] | None) -> list[tuple[int, ...]]:
-    """The shapes of the samples, without batch."""
+    """The shapes of the samples, all axes included."""
     samples = (sample,) if isinstance(sample, torch.Tensor) else sample or ()
     for entry in samples:
         if entry.dim() == 0:
             raise TraceError("sample", "a tensor without axes", "one leading batch axis", "pass sample[None]")
-    return [tuple(entry.shape[1:]) for entry in samples]
+    return [tuple(entry.shape) for entry in samples]

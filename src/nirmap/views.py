@@ -10,8 +10,8 @@ from torch.fx import Node
 from nirmap.arithmetic import Arithmetic, Handler
 from nirmap.errors import TraceError
 from nirmap.functions import function_of
-from nirmap.recording import INSIDE
 from nirmap.signals import Constant, Placed, Signal, Size, Stacked, StateEntry, StateValue, Stepped, Value
+from nirmap.step_tracer import INSIDE
 from nirmap.structures import is_sequence
 from nirmap_registry.rows import Function
 

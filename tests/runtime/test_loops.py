@@ -5,7 +5,7 @@ If these fail, the models of most tutorials become chains of copies, or cannot b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,81 @@ def test_a_loop_over_time_is_one_step(model: Callable[[], Tutorial]) -> None:
     trace = simulate(graph, xs.numpy(), DT)
     np.testing.assert_array_equal(trace.outputs["output"], expected.numpy())
     assert 0.05 < float(expected.mean()) < 0.95
+
+
+class Over(Tutorial):
+    """A loop over as many steps as the input has."""
+
+    def __init__(self, steps: Callable[[Tensor], Iterable[Any]], behind: bool) -> None:
+        super().__init__()
+        self.steps, self.behind = steps, behind
+
+    def forward(self, x: Tensor) -> Tensor:
+        mem1, mem2 = self.lif1.init_leaky(), self.lif2.init_leaky()
+        spikes: list[Tensor] = []
+        for now in self.steps(x):
+            spk1, mem1 = self.lif1(self.fc1(now), mem1)
+            spk2, mem2 = self.lif2(self.fc2(spk1), mem2)
+            spikes.append(spk2)
+        return torch.stack(spikes, dim=int(self.behind))
+
+
+def unpacked(x: Tensor) -> Iterable[Tensor]:
+    steps, _batch, _features = x.shape
+    return (x[step] for step in range(steps))
+
+
+SPELLINGS: dict[str, tuple[Callable[[Tensor], Iterable[Any]], bool]] = {
+    "for now in x": (lambda x: x, False),
+    "enumerate(x)": (lambda x: (now for _, now in enumerate(x)), False),
+    "x.unbind(0)": (lambda x: x.unbind(0), False),
+    "x.unbind(dim=1)": (lambda x: x.unbind(dim=1), True),
+    "range(x.shape[0])": (lambda x: (x[step] for step in range(x.shape[0])), False),
+    "range(x.size(0))": (lambda x: (x[step] for step in range(x.size(0))), False),
+    "range(x.size()[0])": (lambda x: (x[step] for step in range(x.size()[0])), False),
+    "range(len(x))": (lambda x: (x[step] for step in range(len(x))), False),
+    "range(x.shape[1])": (lambda x: (x[:, step] for step in range(x.shape[1])), True),
+    "range(x.size(-2))": (lambda x: (x[:, step] for step in range(x.size(-2))), True),
+    "steps, batch, features = x.shape": (unpacked, False),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("steps", [2, STEPS])
+def test_a_loop_over_as_many_steps_as_the_sample_has_is_one_step(spelling: str, steps: int) -> None:
+    net = Over(*SPELLINGS[spelling])
+    xs = inputs(4, steps=STEPS).float()
+    given = xs.transpose(0, 1) if net.behind else xs
+    sample = given[:, :steps] if net.behind else given[:steps]
+    graph = to_nir(net, "snntorch", dt=DT, sample=sample)
+    assert edges(graph) == CHAIN
+    with torch.no_grad():
+        spikes = net(given)
+    expected = spikes.transpose(0, 1) if net.behind else spikes
+    np.testing.assert_array_equal(simulate(graph, xs.numpy(), DT).outputs["output"], expected.numpy())
+    assert 0.05 < float(expected.mean()) < 0.95
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_without_a_sample_the_number_of_steps_is_asked_for(spelling: str) -> None:
+    with pytest.raises(TraceError) as raised:
+        to_nir(Over(*SPELLINGS[spelling]), "snntorch", dt=DT)
+    assert "test_loops.py" in raised.value.where
+    assert "sample" in str(raised.value.do) + raised.value.expected
+
+
+def test_a_sample_without_the_axis_of_time_is_refused() -> None:
+    with pytest.raises(TraceError, match="an axis of time, over which forward loops"):
+        to_nir(StepByStep(), "snntorch", dt=DT, sample=torch.zeros(4))
+
+
+def test_steps_along_two_axes_are_no_loop() -> None:
+    class Both(Tutorial):
+        def at(self, x: Tensor, step: int) -> Tensor:
+            return x[step] if step % 2 else x[:, step]
+
+    with pytest.raises(TraceError):
+        to_nir(Both(), "snntorch", dt=DT)
 
 
 def test_only_the_last_step_is_the_output_of_one_step_too() -> None:

@@ -1,0 +1,114 @@
+"""The values that a forward handles while it is recorded."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any, Protocol, cast
+
+from torch.fx import Node, Proxy
+
+from nirmap.entries import Shape
+
+
+class UnknownSizeError(Exception):
+    """A forward asks for a size that is known of no sample."""
+
+
+class KnowsShapes(Protocol):
+    """A tracer that knows the shapes of inputs, from samples; all their axes, by the placeholder."""
+
+    shapes: dict[Node, Shape]
+
+
+class Value(Proxy):
+    """A recorded value, which knows the sizes of an input of which a sample is given.
+
+    A forward may so loop over as many time steps as the sample has. Of all other values torch.fx records the use, and
+    has no in-place operators: Python would record ``+`` for ``+=``.
+    """
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._in_place("iadd", other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._in_place("isub", other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._in_place("imul", other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._in_place("itruediv", other)
+
+    def _in_place(self, name: str, other: Any) -> Proxy:
+        return self.tracer.create_proxy("call_function", getattr(operator, name), (self, other), {})
+
+    def __index__(self) -> int:
+        """The size that a recorded ``x.shape[axis]`` or ``x.size(axis)`` stands for.
+
+        Raises:
+            UnknownSizeError: no sample says it.
+        """
+        size = _size(self.node, self._shapes())
+        if size is None:
+            raise UnknownSizeError(str(self.node))
+        return size
+
+    def __len__(self) -> int:
+        """The length of the first axis.
+
+        Raises:
+            UnknownSizeError: no sample says it.
+        """
+        shape = self._shapes().get(self.node)
+        if not shape:
+            raise UnknownSizeError(str(self.node))
+        return shape[0]
+
+    def unbind(self, dim: int = 0) -> Any:
+        """The entries along an axis.
+
+        Raises:
+            UnknownSizeError: this is an input, and no sample says how many there are.
+        """
+        entries = self.along(dim) if dim in (0, 1) else None
+        if entries is None and self.node.op == "placeholder":
+            raise UnknownSizeError(str(self.node))
+        return (
+            self.tracer.create_proxy("call_method", "unbind", (self, dim), {})
+            if entries is None
+            else tuple(entries)
+        )
+
+    def along(self, axis: int) -> Iterator[Any] | None:
+        """The entries along an axis, 0 or 1; None where no sample says their number."""
+        shape = self._shapes().get(self.node)
+        if shape is None or len(shape) <= axis:
+            return None
+        whole: Any = self
+        return iter([whole[index] if axis == 0 else whole[:, index] for index in range(shape[axis])])
+
+    def _shapes(self) -> dict[Node, Shape]:
+        return cast("KnowsShapes", self.tracer).shapes
+
+
+def _size(node: Node, known: dict[Node, Shape]) -> int | None:
+    """The number that a call stands for which asks an input for a size."""
+    source, *arguments = node.args or (None,)
+    if not isinstance(source, Node) or len(arguments) != 1 or not isinstance(arguments[0], int):
+        return None
+    if node.op == "call_method" and node.target == "size":
+        shape = known.get(source)
+    elif node.target is operator.getitem and _is_shape(source) and isinstance(source.args[0], Node):
+        shape = known.get(source.args[0])
+    else:
+        return None
+    axis = arguments[0]
+    return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+
+
+def _is_shape(node: Node) -> bool:
+    """Whether a call is ``x.shape`` or ``x.size()``."""
+    if node.op == "call_method":
+        return node.target == "size" and len(node.args) == 1
+    return node.target is getattr and node.args[1:] == ("shape",)
