@@ -80,7 +80,11 @@ class StepTracer(torch.fx.Tracer):
         entries = obj.along(0) if isinstance(obj, Value) else None
         if entries is None and obj.node.op == "placeholder":
             raise UnknownSizeError(str(obj.node))
-        return super().iter(obj) if entries is None else entries
+        if entries is not None:
+            return entries
+        tracer: Any = super()
+        unpacked: Iterator[Any] = tracer.iter(obj)
+        return unpacked
 
     def call_module(
         self, m: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

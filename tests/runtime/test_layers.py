@@ -12,11 +12,15 @@ from typing import Any
 import nir
 import numpy as np
 import pytest
+import spikingjelly.activation_based.functional
+import spikingjelly.activation_based.layer
+import spikingjelly.activation_based.neuron
 import torch
 from torch.nn import functional
 
 import nirmap
 from nirmap.errors import ConstraintError, NirmapError, TraceError
+from nirmap.oracle.interpreter import simulate
 from written import DT, check_written, edges, inputs, kinds, linear, to_nir
 
 # nir mistakes the channels of grouped convolutions, and kernels that are not square.
@@ -285,3 +289,30 @@ def test_a_folded_layer_is_written_and_read_back(tmp_path: Any) -> None:
     assert set(back.edges) == edges(graph)
     rebuilt, _ = nirmap.run(nirmap.from_nir(tmp_path / "net.nir", dtype=torch.float64), xs)
     torch.testing.assert_close(rebuilt, torch.stack([model(x) for x in xs]))
+
+
+@pytest.mark.parametrize("step_mode", ["s", "m"])
+def test_a_model_of_spikingjellys_own_layers_is_written(step_mode: str) -> None:
+    """As its tutorials build one; in the multi-step mode the same network takes a sequence."""
+    own: Any = spikingjelly.activation_based.layer
+    model = drawn(
+        torch.nn.Sequential(
+            own.Conv2d(1, 2, 3, padding=1, bias=False),
+            own.BatchNorm2d(2),
+            spikingjelly.activation_based.neuron.IFNode(v_reset=0.0),
+            own.AvgPool2d(2),
+            own.Flatten(),
+            own.Dropout(0.5),
+            own.Linear(18, 3),
+        )
+    )
+    spikingjelly.activation_based.functional.set_step_mode(model, step_mode)
+    graph = to_nir(model, "spikingjelly", dt=DT, sample=torch.zeros(1, 1, 6, 6))
+    assert sorted(kinds(graph)) == ["0", "2", "3", "4", "6", "input", "output"]
+    xs = inputs(1, 6, 6, steps=8)
+    spikingjelly.activation_based.functional.set_step_mode(model, "m")
+    spikingjelly.activation_based.functional.reset_net(model)
+    with torch.no_grad():
+        expected = model(xs).numpy()
+    np.testing.assert_allclose(simulate(graph, xs.numpy(), DT).outputs["output"], expected, rtol=0, atol=1e-9)
+    assert np.ptp(expected) > 0
