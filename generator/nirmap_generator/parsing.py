@@ -196,8 +196,8 @@ class Parser:
         for index, entry in enumerate(data):
             here = place / index
             scale, shift = (self.located(entry[key], here / key) for key in ("scale", "shift"))
+            conditions = self.constraints(entry, "reads_only_if", here)
             if scale is not None and shift is not None:
-                conditions = self.constraints(entry, "reads_only_if", here)
                 for module in _texts(entry["module"]):
                     yield Folded(module, scale, shift, conditions, here)
 

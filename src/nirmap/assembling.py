@@ -346,7 +346,8 @@ class GraphUnderConstruction:
                 entry._check_delays(cast("nir.NIRGraph", graph.nodes[name]))
         read = set(delayed_edges(graph, lambda name: self.stateful.get(name, False)).edges)
         wanted = {edge for edge, delayed in self.edges.items() if delayed}
-        self._move_upstream(wanted, read)
+        if wanted != read:
+            self._move_upstream(wanted, read)
         for source, target in sorted(wanted ^ read):
             kind = "is" if (source, target) in wanted else "is not"
             raise TraceError(

@@ -6,12 +6,10 @@ grows linearly with the graph.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import math
 import operator
 import warnings
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +21,7 @@ from nirmap.building import Builder, Built, is_stateful
 from nirmap.delays import Delays, delayed_edges
 from nirmap.errors import ConstraintError, DelayWarning
 from nirmap.files import read_graph
+from nirmap.garbage import collecting_later
 from nirmap.given import NodeMap, build_given
 from nirmap.graph_cells import WHOLE, BuiltGraph, build_graph
 from nirmap.names import RESERVED, safe_identifiers
@@ -103,7 +102,7 @@ def from_nir(
     builder = Builder(registry, step, to, frozenset(trainable), load_registry(fallback) if fallback else None)
     asked = None if reset is None else check_reset(reset, "reset")
     context = _Context(builder, dict(node_map or {}), asked)
-    with _collecting_later():
+    with collecting_later():
         network = _rebuild(graph, infer_shapes(graph), context, "", None)
     for edge in context.stateless_cycles:
         warnings.warn(
@@ -113,18 +112,6 @@ def from_nir(
             stacklevel=2,
         )
     return network
-
-
-@contextlib.contextmanager
-def _collecting_later() -> Generator[None, None, None]:
-    """Puts off the search for garbage cycles: everything that is made stays, and is else searched over and over."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def time_step(graph: nir.NIRGraph, registry: Registry, dt: float | None, *, override: bool = False) -> float:

@@ -15,6 +15,7 @@ import nir
 import torch
 
 from nirmap.errors import TraceError
+from nirmap.garbage import collecting_later
 from nirmap.leaves import Leaves, ModuleMap
 from nirmap.modelling import RecordingReader
 from nirmap.network import Network
@@ -123,17 +124,18 @@ def write(
         typed: False to leave out the types that are not known, and nir's check of them.
         concrete: values of arguments of ``forward``, which are then no inputs; None for one that is state.
     """
-    samples = _shapes(sample)
-    if isinstance(module, Network):
-        reader: NetworkReader | RecordingReader = NetworkReader(module, leaves)
-    else:
-        recording = record(module, leaves, concrete, samples)
-        reader, samples = RecordingReader(recording, leaves), recording.of_one_step(samples)
-    shapes = [shape[1:] for shape in samples]
-    report = _report_of(module)
-    if report is not None and not shapes and len(report.shapes) == len(report.inputs):
-        shapes = [report.shapes[name] for name in report.inputs]
-    graph = reader.read().finish(shapes, typed=typed)
+    with collecting_later():
+        samples = _shapes(sample)
+        if isinstance(module, Network):
+            reader: NetworkReader | RecordingReader = NetworkReader(module, leaves)
+        else:
+            recording = record(module, leaves, concrete, samples)
+            reader, samples = RecordingReader(recording, leaves), recording.of_one_step(samples)
+        shapes = [shape[1:] for shape in samples]
+        report = _report_of(module)
+        if report is not None and not shapes and len(report.shapes) == len(report.inputs):
+            shapes = [report.shapes[name] for name in report.inputs]
+        graph = reader.read().finish(shapes, typed=typed)
     graph.metadata[DT_KEY] = float(leaves.dt)
     return graph
 
