@@ -169,9 +169,10 @@ class Parser:
             if len(self.problems) == before:
                 graphs.append(row)
         bypassed = [
-            Bypassed(module, self.constraints(entry, "reads_only_if", place), place)
+            Bypassed(module, conditions, place)
             for index, entry in enumerate(data.get("bypassed", ()))
             for place in [root / "bypassed" / index]
+            for conditions in [self.constraints(entry, "reads_only_if", place)]
             for module in _texts(entry["module"])
         ]
         package = data["package"]

@@ -297,7 +297,7 @@ class GraphUnderConstruction:
             ) from error
         problem = unreadable(finished)
         if problem is not None:
-            warnings.warn(problem, ReadBackWarning, stacklevel=3)
+            warnings.warn(problem, ReadBackWarning, stacklevel=4)
         return finished
 
     def _shapes(self, graph: nir.NIRGraph, given: Mapping[str, Shape]) -> Shapes:
