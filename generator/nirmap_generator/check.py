@@ -1,11 +1,10 @@
-"""Checks that the declarations fit together: names, scopes, completeness, and the catalogue against the package nir.
+"""Checks that the declarations of the frameworks fit together: names, scopes, completeness.
 
 Everything found is collected, so that one run shows all of it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import keyword
 from collections.abc import Collection, Iterator, Mapping
 
@@ -47,8 +46,6 @@ RESERVED = frozenset(
 )
 # Under ``from``: the new value is what forward returns.
 FORWARD = "forward"
-# Fields of nir's node classes that are not parameters.
-_NOT_PARAMETERS = frozenset({"input_type", "output_type", "metadata"})
 
 
 def check_names(located: Located, known: Collection[str], problems: Problems) -> None:
@@ -64,60 +61,6 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     """A question that suggests the closest known name; empty where none is close."""
     guess = closest(name, known)
     return f"did you mean {guess!r}?" if guess else ""
-
-
-def check_catalogue(catalogue: Catalogue, problems: Problems) -> None:
-    """Names in the equations and equivalences of every primitive that is readable."""
-    for primitive in catalogue.primitives.values():
-        if primitive.name not in catalogue.unreadable:
-            _check_equations(primitive, problems)
-            _check_equivalence(primitive, problems)
-
-
-def _check_equations(primitive: Primitive, problems: Problems) -> None:
-    known = {*primitive.parameters, *primitive.state, "input"}
-    resets = [*primitive.reset.items(), *primitive.reset_by_subtraction.items()]
-    for name, located in [*primitive.dynamics.items(), *resets]:
-        check_names(located, known, problems)
-        if name not in primitive.state:
-            problems.add(located.place.problem(f"equation for {name!r}", "a state variable of the primitive"))
-    for parameter in primitive.parameters.values():
-        if parameter.domain is not None:
-            check_names(parameter.domain, {parameter.name}, problems)
-    if primitive.spike is not None:
-        check_names(primitive.spike, known, problems)
-    if primitive.output is not None:
-        check_names(primitive.output, {*known, *({"spike"} if primitive.spike else ())}, problems)
-
-
-def _check_equivalence(primitive: Primitive, problems: Problems) -> None:
-    equivalence = primitive.equivalence
-    if equivalence is None:
-        return
-    maps = [*equivalence.state.values(), *([equivalence.output] if equivalence.output else [])]
-    expect_keys(equivalence.place / "inverse", equivalence.inverse, equivalence.free, problems)
-    for located in equivalence.inverse.values():
-        check_names(located, equivalence.free, problems)
-    # A rebuilt network holds the free variables, and does with each what stands here.
-    for located in [
-        equivalence.input,
-        *([equivalence.offset] if equivalence.offset else []),
-        *(part for entry in maps for part in (entry.shift, entry.scale) if part),
-    ]:
-        check_names(located, equivalence.free, problems)
-        if not unknown_names(located.expression, equivalence.free) and (
-            located.expression.text not in equivalence.free
-        ):
-            found, expected = repr(located.expression.text), "one free variable by itself"
-            problems.add(located.place.problem(found, expected, "declare a free variable for it"))
-    for located in equivalence.parameters.values():
-        check_names(located, {*primitive.parameters, *equivalence.free}, problems)
-    expect_keys(equivalence.place / "state", equivalence.state, primitive.state, problems)
-    for name in equivalence.parameters:
-        if name not in primitive.parameters:
-            problems.add(
-                (equivalence.place / "parameters" / name).problem(f"{name!r}", "a parameter of the primitive")
-            )
 
 
 def expect_keys(place: Place, found: Collection[str], expected: Collection[str], problems: Problems) -> None:
@@ -393,53 +336,3 @@ def _check_everything_is_set(row: Row, problems: Problems) -> None:
 def reading(row: Row) -> list[Located]:
     """Every expression that reads a module."""
     return [*row.read.values(), *(constraint.that for constraint in row.reads_only_if)]
-
-
-def check_against_nir(catalogue: Catalogue, problems: Problems) -> None:
-    """The catalogue has exactly the primitives and parameters, in order, of the installed package nir."""
-    import nir
-
-    root = Place(catalogue.document, ())
-    classes = {
-        name: value
-        for name, value in vars(nir).items()
-        if isinstance(value, type) and issubclass(value, nir.NIRNode) and value is not nir.NIRNode
-    }
-    declared = {*catalogue.primitives, *catalogue.structure}
-    for name in sorted(set(classes) - declared):
-        problems.add(
-            (root / "primitives").problem(f"no entry for {name}", f"an entry: nir has a primitive {name}")
-        )
-    for name in sorted(declared - set(classes)):
-        key = "primitives" if name in catalogue.primitives else "structure"
-        problems.add((root / key / name).problem(f"{name}", "a primitive that the installed nir has"))
-    for name, primitive in catalogue.primitives.items():
-        if name in classes:
-            _check_fields(primitive, classes[name], problems)
-
-
-def _check_fields(primitive: Primitive, node: type, problems: Problems) -> None:
-    fields = [
-        field.name
-        for field in dataclasses.fields(node)
-        if field.init
-        and (field.name not in _NOT_PARAMETERS or not field.kw_only)
-        and field.name != "metadata"
-    ]
-    place = primitive.place / "parameters"
-    for name in fields:
-        if name not in primitive.parameters:
-            problems.add(place.problem(f"no parameter {name!r}", f"one: nir.{primitive.name} has it"))
-    for name in primitive.parameters:
-        if name not in fields:
-            problems.add(
-                (place / name).problem(
-                    f"parameter {name!r}", f"one of nir.{primitive.name}: " + ", ".join(fields)
-                )
-            )
-    if sorted(fields) == sorted(primitive.parameters) and fields != list(primitive.parameters):
-        problems.add(
-            place.problem(
-                "order " + ", ".join(primitive.parameters), "the order of nir: " + ", ".join(fields)
-            )
-        )

@@ -12,13 +12,14 @@ from pathlib import Path
 from nirmap_generator import pipeline
 from nirmap_generator.check import check_framework
 from nirmap_generator.check_files import check_files, is_shared
+from nirmap_generator.formatting import formatted
 from nirmap_generator.graphs import check_graphs
 from nirmap_generator.load import Document, load
 from nirmap_generator.parsing import Parser
 from nirmap_generator.pipeline import Declarations
 from nirmap_generator.problems import DeclarationError, Problem, Problems
 from nirmap_generator.prove import prove
-from nirmap_generator.render import Renderer, formatted, header
+from nirmap_generator.render import Renderer, header
 from nirmap_generator.validate import load_schema, validate
 from nirmap_generator.write import Changes, compare_files, write_files
 

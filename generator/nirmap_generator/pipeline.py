@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nirmap_generator.check import check_against_nir, check_catalogue, check_framework
+from nirmap_generator.check import check_framework
+from nirmap_generator.check_catalogue import check_against_nir, check_catalogue
 from nirmap_generator.check_files import check_files, check_functions, is_shared
+from nirmap_generator.formatting import formatted
 from nirmap_generator.graphs import check_graphs
 from nirmap_generator.load import Document, load
 from nirmap_generator.model import Catalogue, Framework, Function
 from nirmap_generator.parsing import Parser
 from nirmap_generator.problems import DeclarationError, Problems
-from nirmap_generator.render import Renderer, formatted
+from nirmap_generator.render import Renderer
 from nirmap_generator.rewrites import Rewrite, check_rewrites, parse_rewrites
 from nirmap_generator.validate import load_schema, validate
 from nirmap_generator.write import Changes, compare_files, write_files

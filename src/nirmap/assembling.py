@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from nirmap.building import is_stateful
-from nirmap.delays import delayed_edges
 from nirmap.entries import Entry, Shape, check_constants, check_expected, keeps_zeros, node_of
 from nirmap.errors import GraphError, ReadBackWarning, TraceError
 from nirmap.readable import unreadable
 from nirmap.shapes import Shapes, infer_shapes
 from nirmap.signals import Signal, Source
 from nirmap.structure import check_structure
+from nirmap.written_delays import check_delays
 from nirmap_registry import rows
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Primitive, Values
@@ -344,36 +344,11 @@ class GraphUnderConstruction:
         for name, entry in self.entries.items():
             if isinstance(entry, GraphUnderConstruction):
                 entry._check_delays(cast("nir.NIRGraph", graph.nodes[name]))
-        read = set(delayed_edges(graph, lambda name: self.stateful.get(name, False)).edges)
-        wanted = {edge for edge, delayed in self.edges.items() if delayed}
-        if wanted != read:
-            self._move_upstream(wanted, read)
-        for source, target in sorted(wanted ^ read):
-            kind = "is" if (source, target) in wanted else "is not"
-            raise TraceError(
-                f"edge {source!r} -> {target!r}",
-                f"it {kind} one step late in the module, unlike in the graph",
-                "a feedback of exactly one step, from a stateful module, in every cycle",
-                "feed back the output of the neuron itself, and apply the layer in the next step",
-            )
+        check_delays(graph, self.edges, lambda name: self.stateful.get(name, False), self._is_relay)
 
-    def _move_upstream(self, wanted: set[tuple[str, str]], read: set[tuple[str, str]]) -> None:
-        """Takes a delay behind a node that makes zeros of zeros for one before it, where a reader will have that."""
-        incoming: dict[str, list[tuple[str, str]]] = {}
-        outgoing: dict[str, list[tuple[str, str]]] = {}
-        for edge in self.edges:
-            outgoing.setdefault(edge[0], []).append(edge)
-            incoming.setdefault(edge[1], []).append(edge)
-        pending = sorted({source for source, _ in wanted - read})
-        while pending:
-            name = pending.pop()
-            entry = self.entries[name]
-            if not (isinstance(entry, Entry) and keeps_zeros(entry)):
-                continue
-            if wanted.issuperset(outgoing[name]) and wanted.isdisjoint(incoming[name]):
-                wanted.difference_update(outgoing[name])
-                wanted.update(incoming[name])
-                pending += [source for source, _ in incoming[name]]
+    def _is_relay(self, name: str) -> bool:
+        entry = self.entries[name]
+        return isinstance(entry, Entry) and keeps_zeros(entry)
 
     def _typed(self, shapes: Shapes, typed: bool) -> nir.NIRGraph:
         """The graph with every node's type."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from nirmap.errors import GraphError
-from nirmap.graph_cells import WHOLE
+from nirmap.graph_cells import GraphCell
 from nirmap.network import OUTPUT, Network
 from nirmap.report import Report
 
@@ -136,10 +136,10 @@ class _Watch(torch.fx.Interpreter):
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         """A node's module, or one of those that handle the state."""
-        name = self.nodes.get(target) if target != WHOLE else None
+        name = self.nodes.get(target)
         if name is None:
             result: Any = super().call_module(target, args, kwargs)
-            if target == WHOLE:
+            if isinstance(self.fetch_attr(target), GraphCell):
                 self._inside(cast("Mapping[str, Any]", result[1]))
             return result
         path = (*self.path, name)

@@ -9,7 +9,7 @@ import nir
 import pytest
 
 from declaring import MAPPINGS, changed, copied, declared, edited, problems_of
-from nirmap_generator.check import check_against_nir, check_catalogue
+from nirmap_generator.check_catalogue import check_against_nir, check_catalogue
 from nirmap_generator.load import load
 from nirmap_generator.parsing import Parser
 from nirmap_generator.problems import Problem, Problems

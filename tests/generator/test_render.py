@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from declaring import changed, copied, declared, edited, mapping, sequence
+from nirmap_generator.filters import class_imports, class_reference, snake
 from nirmap_generator.load import Document
 from nirmap_generator.model import Catalogue, Framework
 from nirmap_generator.parsing import Parser
 from nirmap_generator.pipeline import read, render
-from nirmap_generator.render import Renderer, class_imports, class_reference, header, snake
+from nirmap_generator.render import Renderer, header
 
 # Everything that ends a string, a comment or a line, or that a template engine or a formatter takes for its own.
 TEXTS = {

@@ -267,6 +267,17 @@ def test_feedback_and_every_node_of_nested_graphs_are_compared(framework: str) -
     assert order.index(("a.b", "out")) < order.index(("a.b",)) < order.index(("lif",))
 
 
+@pytest.mark.parametrize("name", ["whole", "state", "unpack_state", "pack_state", "name_outputs", "cell"])
+@pytest.mark.parametrize("node", [nir.Scale(np.ones(SIZE) * 2), lif()], ids=["stateless", "stateful"])
+def test_a_node_may_be_called_like_a_part_of_the_network(name: str, node: nir.NIRNode) -> None:
+    graph = chain([lif(), node], (SIZE,), names=["input", "lif", name, "output"])
+    xs = numbers(STEPS, BATCH, SIZE)
+    (result,) = nirmap.compare(graph, xs, ["torch"], dt=DT, dtype=torch.float64).results
+    assert result.error is None
+    assert result.equal
+    assert set(result.nodes) == set(simulate(graph, xs, DT).values)
+
+
 def test_a_fault_deep_in_a_nested_graph_is_found_there() -> None:
     def nested(gain: float) -> nir.NIRGraph:
         inner = chain([nir.Scale(np.full(SIZE, gain)), lif()], (SIZE,), names=["in", "gain", "lif", "out"])

@@ -67,6 +67,7 @@ HOSTILE = [
     "unpack_state",
     "pack_state",
     "name_outputs",
+    "whole",
     "input",
     "self",
     "torch",

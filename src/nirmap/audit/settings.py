@@ -8,7 +8,6 @@ from the conditions, whose constants are what a module is compared with; nothing
 from __future__ import annotations
 
 import ast
-import contextlib
 import copy
 import inspect
 import itertools
@@ -22,6 +21,7 @@ import numpy as np
 import torch
 
 from nirmap.audit.drawing import DT, Random
+from nirmap.audit.substitutes import OWN, as_given, as_layer
 from nirmap.declared_graphs import GRAPH
 from nirmap.errors import NirmapError
 from nirmap.leaves import Leaves
@@ -358,16 +358,16 @@ class Settings:
     def _named(self, value: Any) -> Iterator[Any]:
         """Functions, classes and objects in place of one: those that conditions name, then others of its module."""
         kind: Any = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
-        places = [getattr(kind, "__module__", None), self.row.module.__module__, "torch", "torch.nn", _OWN]
+        places = [getattr(kind, "__module__", None), self.row.module.__module__, "torch", "torch.nn", OWN]
         names = [entry for entry in self._constants if isinstance(entry, str)]
         for place in filter(None, places):
             for name in names:
                 other: Any = getattr(sys.modules.get(place), name, None)
-                yield from _as_layer(other, self.width) if place == "torch.nn" else _as_given(other, value)
+                yield from as_layer(other, self.width) if place == "torch.nn" else as_given(other, value)
         module = sys.modules.get(str(getattr(kind, "__module__", None)))
         for other in vars(module).values() if module and value is not None else ():
             if getattr(other, "__module__", None) == kind.__module__ and other is not kind:
-                yield from _as_given(other, value)
+                yield from as_given(other, value)
 
 
 def _parameters(kind: type[torch.nn.Module]) -> dict[str, inspect.Parameter]:
@@ -382,34 +382,6 @@ def _parameters(kind: type[torch.nn.Module]) -> dict[str, inspect.Parameter]:
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
             break
     return found
-
-
-# Functions that frameworks' modules take as arguments, and that nirmap has itself.
-_OWN = "nirmap.spike_functions"
-
-
-def _as_given(other: Any, value: Any) -> Iterator[Any]:
-    """A class itself where a class stood, an object of it where an object stood, a function where a function stood."""
-    if not isinstance(other, type):
-        if inspect.isroutine(other) and (value is None or inspect.isroutine(value)):
-            yield other
-        return
-    if value is None or isinstance(value, type):
-        yield other
-    if not isinstance(value, type):
-        for arguments in ((), (2,)):
-            with contextlib.suppress(
-                Exception
-            ):  # it takes other arguments, or is no class to make objects of
-                yield other(*arguments)
-                return
-
-
-def _as_layer(kind: Any, width: int) -> Iterator[torch.nn.Module]:
-    """A layer that leaves the shape as it is, without bias and with one."""
-    if kind is torch.nn.Linear:
-        for bias in (False, True):
-            yield torch.nn.Linear(width, width, bias=bias)
 
 
 def _held(module: torch.nn.Module, path: str) -> Any:
