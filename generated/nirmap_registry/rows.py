@@ -226,6 +226,7 @@ class StateCall:
         spread_by: the module's method that gives the state of one sample to a whole batch; forward is then called on a
             stand-in for the module, in which the state of the whole batch stays as it is.
         reset_in_next_step: for a module that keeps the potential of a spike, and subtracts in its next step.
+        alone_if: when the module returns its output alone, and keeps what it would return otherwise; None for never.
     """
 
     call: Literal["explicit", "record", "positional", "attributes"]
@@ -239,6 +240,7 @@ class StateCall:
     time_axis: int | None = None
     spread_by: str | None = None
     reset_in_next_step: LaterReset | None = None
+    alone_if: Callable[[Held], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -336,12 +338,23 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Bypassed:
-    """A module that only hands its input on, where its constraints hold."""
+    """A module that only hands its input on, where its constraints hold.
+
+    Attributes:
+        module: the class.
+        path: its dotted path.
+        source: where it is declared, ``file:line``.
+        reads_only_if: what the module has to fulfil.
+        joins_time: the axis of time of a sequence, which the module joins with that of the batch.
+        splits_time: the axis of time behind a module that splits batch and time.
+    """
 
     module: type[torch.nn.Module]
     path: str
     source: str
     reads_only_if: tuple[ModuleConstraint, ...] = ()
+    joins_time: int | None = None
+    splits_time: int | None = None
 
 
 @dataclass(frozen=True)
@@ -366,6 +379,34 @@ class Folded:
 
 
 @dataclass(frozen=True)
+class Container:
+    """A module that only arranges others, so that a tracer enters it.
+
+    Attributes:
+        module: the class.
+        path: its dotted path.
+        source: where it is declared, ``file:line``.
+        each_step: the attribute with what it runs for each step of a sequence, or ``children`` for all its modules in a
+            row; None for a module whose own forward is recorded.
+        time_axis: the axis of time of the sequence; None where the framework's :class:`Sequences` say it.
+    """
+
+    module: type[torch.nn.Module]
+    path: str
+    source: str
+    each_step: str | None = None
+    time_axis: int | None = None
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """When a module of a framework takes a sequence of time steps, and where its axis of time is."""
+
+    holds: Callable[[Held], bool]
+    time_axis: int
+
+
+@dataclass(frozen=True)
 class Registry:
     """All that is declared of one framework.
 
@@ -380,6 +421,8 @@ class Registry:
         bypassed: modules that do nothing.
         not_mapped: primitives without a module, with the reason.
         folded: modules that the layer before them takes in.
+        containers: modules that only arrange others.
+        sequences: when a module takes a sequence of time steps, whichever it is; None where its row says it.
     """
 
     framework: str
@@ -392,6 +435,8 @@ class Registry:
     not_mapped: Mapping[str, str]
     graphs: tuple[Row, ...] = ()
     folded: tuple[Folded, ...] = ()
+    containers: tuple[Container, ...] = ()
+    sequences: Sequences | None = None
 
 
 @dataclass(frozen=True)

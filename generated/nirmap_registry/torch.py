@@ -635,6 +635,7 @@ ROWS: Final[tuple[rows.Row, ...]] = (
 )
 GRAPHS: Final[tuple[rows.Row, ...]] = ()
 BYPASSED: Final[tuple[rows.Bypassed, ...]] = ()
+CONTAINERS: Final[tuple[rows.Container, ...]] = ()
 FOLDED: Final[tuple[rows.Folded, ...]] = ()
 REGISTRY: Final = rows.Registry(
     framework="torch",
@@ -646,6 +647,7 @@ REGISTRY: Final = rows.Registry(
     graphs=GRAPHS + torch_nn.GRAPHS,
     bypassed=BYPASSED + torch_nn.BYPASSED,
     folded=FOLDED + torch_nn.FOLDED,
+    containers=CONTAINERS + torch_nn.CONTAINERS,
     not_mapped={},
 )
 LEAF_MODULES: Final = frozenset(row.module for row in (*REGISTRY.rows, *REGISTRY.graphs))

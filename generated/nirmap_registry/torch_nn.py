@@ -483,6 +483,7 @@ BYPASSED: Final[tuple[rows.Bypassed, ...]] = (
         ),
     ),
 )
+CONTAINERS: Final[tuple[rows.Container, ...]] = ()
 FOLDED: Final[tuple[rows.Folded, ...]] = (
     rows.Folded(
         module=torch.nn.BatchNorm1d,
@@ -557,6 +558,7 @@ REGISTRY: Final = rows.Registry(
     graphs=GRAPHS,
     bypassed=BYPASSED,
     folded=FOLDED,
+    containers=CONTAINERS,
     not_mapped={},
 )
 LEAF_MODULES: Final = frozenset(row.module for row in (*REGISTRY.rows, *REGISTRY.graphs))

@@ -42,7 +42,16 @@ RESERVED = frozenset(
         "to",
         "torch",
     }
-    | {"BYPASSED", "FOLDED", "LEAF_MODULES", "NIR_NODES", "REGISTRY", "ROWS", "STATEFUL_MODULES"}
+    | {
+        "BYPASSED",
+        "CONTAINERS",
+        "FOLDED",
+        "LEAF_MODULES",
+        "NIR_NODES",
+        "REGISTRY",
+        "ROWS",
+        "STATEFUL_MODULES",
+    }
 )
 # Under ``from``: the new value is what forward returns.
 FORWARD = "forward"
@@ -103,6 +112,7 @@ def check_framework(
         _check_constraints(folded.reads_only_if, READ_NAMES, problems)
         for located in (folded.scale, folded.shift):
             check_names(located, READ_NAMES, problems)
+    _check_time(framework, problems)
     _check_classes(framework, problems)
     # A node that is mapped with a reset by subtraction only, is not mapped as it is.
     mapped = {row.node for row in (*framework.rows, *included) if row.reset == "value"}
@@ -113,6 +123,22 @@ def check_framework(
             problems.add(place.problem(f"node {name!r}", "a primitive of mappings/nir.yaml", hint))
         elif name in mapped:
             problems.add(place.problem(f"{name!r} is also mapped under nodes", "one of the two"))
+
+
+def _check_time(framework: Framework, problems: Problems) -> None:
+    """What is said of sequences is said whole: a container that runs what it holds for each step has an axis of time."""
+    if framework.sequences is not None:
+        check_names(framework.sequences.that, {"module"}, problems)
+    for container in framework.containers:
+        check_import(container.module, container.place, framework, problems)
+        if container.each_step is None and container.time_axis is not None:
+            found = "a time_axis of a container whose forward is recorded"
+            problems.add(container.place.problem(found, "each_step beside it", "add each_step, or remove it"))
+        if container.each_step is not None and container.time_axis is None and framework.sequences is None:
+            problems.add(container.place.problem("each_step without a time_axis", "the axis of time"))
+    for entry in framework.bypassed:
+        if entry.joins_time is not None and entry.splits_time is not None:
+            problems.add(entry.place.problem("joins_time and splits_time", "one of the two"))
 
 
 def check_import(module: str, place: Place, framework: Framework, problems: Problems) -> None:
@@ -151,7 +177,7 @@ def class_paths(framework: Framework) -> Iterator[tuple[str, Place]]:
                 yield entry.call, entry.place / "call"
         for entry in class_references(row).values():
             yield entry.path, entry.place / "class"
-    for other in framework.without_node:
+    for other in (*framework.without_node, *framework.containers):
         yield other.module, other.place
 
 
@@ -257,6 +283,8 @@ def _check_state(
     for variable in row.state.variables:
         if variable.times is not None:
             check_names(variable.times, known, problems)
+    if row.state.alone_if is not None:
+        check_names(row.state.alone_if, {"module"}, problems)
     later = row.state.reset_in_next_step
     for located in () if later is None else (later.above, later.by):
         check_names(located, {"module"}, problems)

@@ -115,12 +115,17 @@ def module_constraints(constraints: tuple[Constraint, ...]) -> str:
     entries = ""
     for constraint in constraints:
         paths = "".join(f"{quote(path)}, " for path in sorted(module_paths(constraint.that)))
-        condition = to_condition(constraint.that.expression, {}, attribute=lambda text: f"rows.array({text})")
+        condition = module_condition(constraint.that)
         entries += (
             f"rows.ModuleConstraint(that={quote(constraint.that.expression.text)}, because={quote(constraint.because)},"
             f" do={quote(constraint.do)}, attributes=({paths}), holds=lambda module, dt: {condition}),"
         )
     return f"({entries})"
+
+
+def module_condition(located: Located) -> str:
+    """A condition on a module, true if it holds for every neuron."""
+    return to_condition(located.expression, {}, attribute=lambda text: f"rows.array({text})")
 
 
 def part_python(located: Located) -> str:

@@ -189,6 +189,7 @@ class State:
     time_axis: int | None
     spread_by: str | None = None
     reset_in_next_step: LaterReset | None = None
+    alone_if: Located | None = None
 
 
 @dataclass(frozen=True)
@@ -243,11 +244,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Bypassed:
-    """A module that only hands its input on."""
+    """A module that only hands its input on, and may join batch and time into one axis, or split them."""
 
     module: str
     reads_only_if: tuple[Constraint, ...]
     place: Place
+    joins_time: int | None = None
+    splits_time: int | None = None
 
 
 @dataclass(frozen=True)
@@ -259,6 +262,24 @@ class Folded:
     shift: Located
     reads_only_if: tuple[Constraint, ...]
     place: Place
+
+
+@dataclass(frozen=True)
+class Container:
+    """A module that only arranges others: what it runs for each time step, or nothing, if its forward is recorded."""
+
+    module: str
+    each_step: str | None
+    time_axis: int | None
+    place: Place
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """When a module takes a sequence of time steps, and where its axis of time is."""
+
+    that: Located
+    time_axis: int
 
 
 @dataclass(frozen=True)
@@ -278,6 +299,8 @@ class Framework:
     folded: tuple[Folded, ...]
     document: Document
     graphs: tuple[Row, ...] = ()
+    containers: tuple[Container, ...] = ()
+    sequences: Sequences | None = None
 
     @property
     def without_node(self) -> tuple[Bypassed | Folded, ...]:

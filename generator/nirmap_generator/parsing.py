@@ -17,6 +17,7 @@ from nirmap_generator.model import (
     Catalogue,
     ClassReference,
     Constraint,
+    Container,
     Equivalence,
     Folded,
     Framework,
@@ -29,6 +30,7 @@ from nirmap_generator.model import (
     Primitive,
     Record,
     Row,
+    Sequences,
     State,
     StateVariable,
     SubGraph,
@@ -169,7 +171,7 @@ class Parser:
             if len(self.problems) == before:
                 graphs.append(row)
         bypassed = [
-            Bypassed(module, conditions, place)
+            Bypassed(module, conditions, place, entry.get("joins_time"), entry.get("splits_time"))
             for index, entry in enumerate(data.get("bypassed", ()))
             for place in [root / "bypassed" / index]
             for conditions in [self.constraints(entry, "reads_only_if", place)]
@@ -190,7 +192,18 @@ class Parser:
             folded=tuple(self.folded(data.get("folded", ()), root / "folded")),
             document=document,
             graphs=tuple(graphs),
+            containers=tuple(
+                Container(module, entry.get("each_step"), entry.get("time_axis"), root / "containers" / index)
+                for index, entry in enumerate(data.get("containers", ()))
+                for module in _texts(entry["module"])
+            ),
+            sequences=self.sequences(data.get("sequences", {}), root / "sequences"),
         )
+
+    def sequences(self, data: Mapping[str, Any], place: Place) -> Sequences | None:
+        """When a module takes sequences."""
+        that = self.optional(data, "that", place)
+        return None if that is None else Sequences(that, data["time_axis"])
 
     def folded(self, data: Sequence[Mapping[str, Any]], place: Place) -> Iterator[Folded]:
         """The modules that the layer before them takes in."""
@@ -293,6 +306,7 @@ class Parser:
             time_axis=data.get("time_axis"),
             spread_by=data.get("spread_by"),
             reset_in_next_step=self.later_reset(data.get("reset_in_next_step"), place / "reset_in_next_step"),
+            alone_if=self.optional(data, "alone_if", place),
         )
 
     def later_reset(self, data: Mapping[str, Any] | None, place: Place) -> LaterReset | None:

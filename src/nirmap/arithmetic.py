@@ -94,6 +94,13 @@ class Arithmetic:
                 "the output",
                 "use the membrane potential, or a module that spikes and is reset",
             )
+        if isinstance(value, Stepped):
+            raise TraceError(
+                where,
+                f"a sequence of time steps, time being axis {value.axis}",
+                "a signal of a single step",
+                "NIR has no node over time; do it with what the network gives, outside of the model",
+            )
         if isinstance(value, StateValue | StateEntry | StateParts):
             raise TraceError(
                 where, "the state of a module", "the output of a module", "NIR has edges for outputs only"
@@ -224,7 +231,7 @@ class Arithmetic:
         if isinstance(value, Returned) and isinstance(index, int) and index >= 0:
             if index == value.output_index:
                 output = Signal.of(value.node)
-                return output if value.time_axis is None else Stepped(output, value.time_axis)
+                return output if value.time_axis is None else Stepped(output, value.time_axis, value.whole)
             return StateValue(value.node) if index else Unread(value.node)
         if isinstance(value, StateParts) and isinstance(index, int):
             name = value.names[index // 2]

@@ -21,6 +21,7 @@ from nirmap.series import Series
 from nirmap.subclasses import check_overrides, class_of
 from nirmap_registry.rows import (
     Bypassed,
+    Container,
     Folded,
     ModuleConstraint,
     Primitive,
@@ -76,6 +77,8 @@ class Leaves:
         kind = class_of(module)
         if isinstance(module, OWN) or kind in self.module_map or self.bypass(module) is not None:
             return True
+        if self.container(module) is not None:
+            return False
         if any(base in self.rows for base in kind.__mro__) or self.folded_of(kind) is not None:
             return True
         containers = torch.nn.Sequential | torch.nn.ModuleList | torch.nn.ModuleDict
@@ -93,6 +96,29 @@ class Leaves:
     def bypass_of(self, kind: type[torch.nn.Module]) -> Bypassed | None:
         """The entry for a class whose modules only hand their input on."""
         return next((entry for entry in self.registry.bypassed if kind is entry.module), None)
+
+    def container(self, module: torch.nn.Module) -> Container | None:
+        """The entry for a module of a framework that only arranges others."""
+        kind = class_of(module)
+        return next((entry for entry in self.registry.containers if kind is entry.module), None)
+
+    def sequence_axis(self, module: torch.nn.Module) -> int | None:
+        """The axis of time of the sequences that a module of the table takes; None for one that takes single steps."""
+        sequences = self.registry.sequences
+        if sequences is not None and sequences.holds(_Attributes(module)):
+            return sequences.time_axis
+        container, bypassed = self.container(module), self.bypass(module)
+        if container is not None:
+            return container.time_axis
+        if bypassed is not None:
+            return bypassed.joins_time
+        state = self._state_of(module)
+        return None if state is None else state.time_axis
+
+    def _state_of(self, module: torch.nn.Module) -> StateCall | None:
+        """How a module of the table keeps its state."""
+        base = next((entry for entry in class_of(module).__mro__ if entry in self.rows), None)
+        return None if base is None else self.rows[base][0].state
 
     def folded_of(self, kind: type[torch.nn.Module]) -> Folded | None:
         """The entry for a class, or for a base class of it, whose modules are taken in by the layer before them."""
@@ -118,9 +144,13 @@ class Leaves:
             return 2 if module.stateful else None
         if isinstance(module, Network):
             return 2
-        base = next((entry for entry in class_of(module).__mro__ if entry in self.rows), None)
-        state = self.rows[base][0].state if base is not None else None
-        return None if state is None else returned_values(state)
+        state = self._state_of(module)
+        return None if state is None else returned_values(state, module)
+
+    def goes_on(self, module: torch.nn.Module) -> bool:
+        """Whether a module that is given no state goes on from that of its last call."""
+        state = None if isinstance(module, OWN) or self.given(module) is not None else self._state_of(module)
+        return state is not None and (state.call == "attributes" or state.alone_if is not None)
 
     def kept_state(self, module: torch.nn.Module) -> frozenset[str]:
         """The attributes in which a module of the table keeps its state; none for any other module."""
@@ -252,8 +282,10 @@ def _subtracting(module: torch.nn.Module, row: Row, where: str) -> ConstraintErr
     )
 
 
-def returned_values(state: StateCall) -> int | None:
+def returned_values(state: StateCall, module: torch.nn.Module) -> int | None:
     """How many values a module returns, the output among them; None for one that returns the output alone."""
+    if state.alone_if is not None and state.alone_if(_Attributes(module)):
+        return None
     if state.call in ("explicit", "record"):
         return 2
     if state.returns is not None:

@@ -25,18 +25,19 @@ class UnlikeStepsError(Exception):
     """The steps of a loop differ."""
 
 
-def fold(graph: torch.fx.Graph, is_stateful: IsStateful) -> Mapping[str, int] | None:
+def fold(graph: torch.fx.Graph, is_stateful: IsStateful, goes_on: IsStateful) -> Mapping[str, int] | None:
     """Takes all steps of a loop but the first out of a recorded graph, where there are such and they are alike.
 
     Args:
         graph: the recording. Calls that are taken out stay in it, without users.
         is_stateful: whether a call is that of a module which returns its output and its state.
+        goes_on: whether a call is that of a module which keeps its state in itself from one call to the next.
 
     Returns:
         The axis of time of each input of which a step takes a part, by the name of its placeholder; None where the
         graph is as it was.
     """
-    steps = _looped_calls(graph, is_stateful)
+    steps = _looped_calls(graph, is_stateful, goes_on)
     if not any(steps.values()):
         return None
     folding = _Folding(steps)
@@ -54,15 +55,15 @@ def fold(graph: torch.fx.Graph, is_stateful: IsStateful) -> Mapping[str, int] | 
     return folding.axes
 
 
-def _looped_calls(graph: torch.fx.Graph, is_stateful: IsStateful) -> dict[Node, int]:
+def _looped_calls(graph: torch.fx.Graph, is_stateful: IsStateful, goes_on: IsStateful) -> dict[Node, int]:
     """For each call of a stateful module its number, if each call has the state of the one before."""
     steps: dict[Node, int] = {}
     last: dict[Any, Node] = {}
     for node in graph.nodes:
-        if node.op != "call_module" or not is_stateful(node):
+        if node.op != "call_module" or not (is_stateful(node) or goes_on(node)):
             continue
-        before = last.get(node.target)
-        if before is None or {_returned_by(entry) for entry in _state_of(node)} == {before}:
+        before, given = last.get(node.target), {_returned_by(entry) for entry in _state_of(node)}
+        if before is None or given == {before} or (not given and goes_on(node)):
             steps[node] = 0 if before is None else steps[before] + 1
             last[node.target] = node
     return steps

@@ -10,9 +10,10 @@ from nirmap.errors import TraceError
 from nirmap.leaves import Leaves
 from nirmap.reading import Reader
 from nirmap.recording import Recording
-from nirmap.signals import Constant, Returned, Signal, StateEntry, StateValue, Value
+from nirmap.signals import Constant, Returned, Signal, StateEntry, StateValue, Stepped, Value
 from nirmap.step_tracer import Result
 from nirmap.structures import parts_of
+from nirmap.time_axes import axis_of_inputs
 
 
 class RecordingReader(Reader):
@@ -21,12 +22,19 @@ class RecordingReader(Reader):
     def __init__(self, recording: Recording, leaves: Leaves) -> None:
         super().__init__(recording.graph, recording.root, leaves, {})
         self.recording = recording
+        steps = [name for name in recording.inputs if name not in recording.time_axes]
+        self.time_axis = axis_of_inputs(recording.graph, recording.root, leaves, steps)
         self.returned: list[Value | None] = []
 
     def placeholder(self, node: Node) -> Value:
         """An input, or an entry of the state."""
         number = self.recording.entries.get(node.name)
-        return Signal.of(self.graph.add_input(str(node.target))) if number is None else StateEntry(number)
+        if number is not None:
+            return StateEntry(number)
+        signal = Signal.of(self.graph.add_input(str(node.target)))
+        if self.time_axis is None or node.name in self.recording.time_axes:
+            return signal
+        return Stepped(signal, self.time_axis, whole=True)
 
     def constant(self, node: Node) -> Value:
         """A parameter, a buffer, or a tensor that forward made."""
@@ -60,6 +68,8 @@ class RecordingReader(Reader):
             TraceError: the first of what the module returned, which callers take for its output, is something else.
         """
         held = self.values.get(value) if isinstance(value, Node) else None
+        if isinstance(held, Stepped) and held.whole:
+            return held.signal
         if not isinstance(held, Returned):
             return self.signal(value, "what forward returns")
         if held.output_index and not self.recording.alone:
@@ -73,7 +83,7 @@ class RecordingReader(Reader):
 
     def _is_signal(self, value: Any) -> bool:
         held = self.values.get(value) if isinstance(value, Node) else None
-        return isinstance(held, Signal)
+        return isinstance(held, Signal | Stepped)
 
     def _is_state(self, result: Result) -> bool:
         """Whether a result is state, or a structure of nothing else, or no value at all."""

@@ -17,7 +17,6 @@ from nirmap.errors import ConstraintError, TraceError
 from nirmap.functions import is_in_place, is_zeros
 from nirmap.graph_cells import WHOLE, GraphCell
 from nirmap.graphs import written
-from nirmap.layers import Layers
 from nirmap.leaves import Leaves, check_hooks, effective, returned_values
 from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.report import Report
@@ -34,13 +33,15 @@ from nirmap.signals import (
     Stepped,
     Value,
 )
+from nirmap.stepping import Stepping
 from nirmap.structures import parts_of
 from nirmap.subclasses import class_of
+from nirmap.time_axes import takes
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import Rewrite, Values
 
 
-class Reader(Layers):
+class Reader(Stepping):
     """Reads the calls of an fx graph, each of which gives a :data:`nirmap.signals.Value`."""
 
     def read(self) -> GraphUnderConstruction:
@@ -99,44 +100,31 @@ class Reader(Layers):
             return NamedOutputs(dict(zip(module.names, signals, strict=True)))
         check_hooks(module, where)
         entry, others = _input_and_state(node, module, where)
-        held = self.values.get(entry) if isinstance(entry, Node) else None
-        stepped = held if isinstance(held, Stepped) else None
-        signal = self.signal(entry, where) if stepped is None else stepped.signal
+        bypassed = None if self.leaves.given(module) else self.leaves.bypass(module)
+        if bypassed is not None and bypassed.splits_time is not None:
+            return Stepped(self.signal(entry, where), bypassed.splits_time, whole=True)
+        value = self.for_each_step(
+            (entry,), takes(self.leaves, module), where, lambda: self._call(node, entry, module, where)
+        )
+        if bypassed is not None and bypassed.joins_time is not None and isinstance(value, Stepped):
+            return value.signal
+        for other in others:
+            self._take_state(other, value, where)
+        return value
+
+    def _call(self, node: Node, entry: Any, module: torch.nn.Module, where: str) -> Value:
+        """What a module makes of a single step."""
+        signal = self.signal(entry, where)
         if not self.leaves.given(module):
             bypassed, folded = self.leaves.bypass(module), self.leaves.folded(module, where)
             if bypassed is not None:
                 self.check_conditions(bypassed.reads_only_if, module, where)
-                return signal if stepped is None else stepped
-            if folded is not None and stepped is None:
+                return signal
+            if folded is not None:
                 with effective(module):
                     return self.fold(node, entry, folded, module, where)
-        value = self.add(node, module, self.names.get(target, target), signal, where)
-        for other in others:
-            self._take_state(other, value, where)
-        return value if stepped is None else self._in_steps(value, stepped, module, where)
-
-    def _in_steps(self, value: Value, stepped: Stepped, module: torch.nn.Module, where: str) -> Value:
-        """What a module makes of a sequence of one time step.
-
-        Raises:
-            TraceError: the added axis is not that of time for it.
-        """
-        row = None if self.leaves.given(module) else self.leaves.row_of(module, where)
-        takes = row is not None and (
-            row.state.time_axis == stepped.axis
-            if row.state is not None
-            else PRIMITIVES[row.node].shape == "linear"
-        )
-        if takes and isinstance(value, Signal):
-            return Stepped(value, stepped.axis)
-        if takes and isinstance(value, Returned):
-            return replace(value, time_axis=stepped.axis)
-        raise TraceError(
-            where,
-            f"what it is given has the axis {stepped.axis} more than a time step",
-            "that axis to be the one of time, for a module that takes sequences",
-            f"take it away before this module with squeeze({stepped.axis})",
-        )
+        target = str(node.target)
+        return self.add(node, module, self.names.get(target, target), signal, where)
 
     def _take_state(self, entry: Any, value: Value, where: str) -> None:
         """Takes note of a module's state argument.
@@ -189,7 +177,7 @@ class Reader(Layers):
             return Signal.of(added)
         if isinstance(module, Cell):
             return Returned(added, 0) if module.stateful else Signal.of(added)
-        if returned_values(row.state) is None:
+        if returned_values(row.state, module) is None:
             return Signal.of(added)
         if row.state.output is None:
             return Returned(added, 0)

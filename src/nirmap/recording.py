@@ -50,8 +50,17 @@ class Recording:
     alone: bool = False
     time_axes: Mapping[str, int] = field(default_factory=dict[str, int])
 
+    @property
+    def inputs(self) -> list[str]:
+        """The names of the placeholders that are inputs."""
+        return [
+            node.name
+            for node in self.graph.nodes
+            if node.op == "placeholder" and node.name not in self.entries
+        ]
+
     def of_one_step(self, samples: Sequence[Shape]) -> list[Shape]:
-        """The shapes of one step of the inputs.
+        """The shapes of one step of inputs over which the forward loops.
 
         Args:
             samples: the shapes of what forward takes, in the order of the inputs.
@@ -59,12 +68,7 @@ class Recording:
         Raises:
             TraceError: a sample has no axis of time and of a batch.
         """
-        names = [
-            node.name
-            for node in self.graph.nodes
-            if node.op == "placeholder" and node.name not in self.entries
-        ]
-        axes = [self.time_axes.get(name) for name in names]
+        axes = [self.time_axes.get(name) for name in self.inputs]
         axes += [None] * (len(samples) - len(axes))
         return [_without(axis, shape) for axis, shape in zip(axes, samples, strict=False)]
 
@@ -121,7 +125,7 @@ def record(
         for number in numbers
         if isinstance(slot, tuple) or not isinstance(wanted[slot], Leaf)
     }
-    time_axes = fold(tracer.graph, tracer.returns_state)
+    time_axes = fold(tracer.graph, tracer.returns_state, tracer.goes_on)
     if time_axes is not None and len(_results(tracer.graph)) != len(tracer.results):
         tracer.results = [Result(None, None)]
     return Recording(

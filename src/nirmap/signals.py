@@ -67,11 +67,13 @@ class Returned:
         node: the node of the module.
         output_index: where its output is.
         time_axis: the axis of time that the output has; None for none.
+        whole: whether the output has all time steps.
     """
 
     node: str
     output_index: int
     time_axis: int | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,10 +153,17 @@ class Placed:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A signal with an axis of length one more, for a module that takes a sequence of time steps."""
+    """A signal with an axis of time.
+
+    Attributes:
+        signal: that of a single step.
+        axis: the axis of time.
+        whole: whether it has all time steps; otherwise it has this one, as a sequence of length one.
+    """
 
     signal: Signal
     axis: int
+    whole: bool = False
 
 
 @dataclass(frozen=True)

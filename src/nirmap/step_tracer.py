@@ -21,6 +21,7 @@ from nirmap.leaves import Leaves
 from nirmap.source_lines import line_of_call, line_of_error
 from nirmap.structures import Leaf, aligned, is_named_tuple, parts_of, replaced, values_of
 from nirmap.subclasses import class_of
+from nirmap.time_axes import all_steps, one_step
 from nirmap.values import UnknownSizeError, Value
 
 LINE, INSIDE = "nirmap_line", "nirmap_inside"
@@ -92,12 +93,32 @@ class StepTracer(torch.fx.Tracer):
         """Enters a module, or records its call, and remembers which one it was."""
         self.path.append(self.path_of_module(m))
         try:
+            container = self.leaves.container(m)
+            axis = None if container is None else self.leaves.sequence_axis(m)
+            if container is not None and container.each_step is not None and axis is not None:
+                return self._each_step(m, container.each_step, axis, (*args, *kwargs.values()))
             return super().call_module(m, forward, args, kwargs)
         except Exception:
             self.failed = self.path[-1] if self.failed is None else self.failed
             raise
         finally:
             self.path.pop()
+
+    def _each_step(self, m: torch.nn.Module, held: str, axis: int, args: tuple[Any, ...]) -> Any:
+        """Enters a module that goes through the steps of a sequence, for one of them."""
+        sequence, *state = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+        step = self.create_proxy("call_function", one_step, (sequence, axis), {})
+        shape = self.shapes.get(sequence.node) if isinstance(sequence, Proxy) else None
+        if shape is not None and len(shape) > axis:
+            self.shapes[step.node] = (*shape[:axis], *shape[axis + 1 :])
+        if held == "children":
+            in_a_row: Any = torch.nn.Sequential.forward
+            returned = in_a_row(m, step)
+        else:
+            returned = getattr(m, held)(step, *state)
+        output, *others = returned if isinstance(returned, tuple) else (returned,)
+        outputs = self.create_proxy("call_function", all_steps, (output, axis), {})
+        return (outputs, *others) if others else outputs
 
     def create_node(self, *args: Any, **kwargs: Any) -> Node:
         """Records a call, with the line and the module that it stands in."""
@@ -132,7 +153,7 @@ class StepTracer(torch.fx.Tracer):
         named: dict[str, Any] = {}
         is_left_out = False
         for name, parameter in parameters_of(self.root).items():
-            if parameter.kind is parameter.VAR_POSITIONAL:
+            if parameter.kind is parameter.VAR_POSITIONAL and self.leaves.container(self.root) is None:
                 where = f"module {type(self.root).__name__}"
                 raise TraceError(where, f"forward(*{name})", "inputs with names", "name each input")
             has_value = parameter.default is not parameter.empty or parameter.kind is parameter.VAR_KEYWORD
@@ -171,6 +192,10 @@ class StepTracer(torch.fx.Tracer):
             )
         return self.leaves.returned_values(module) is not None
 
+    def goes_on(self, node: Node) -> bool:
+        """Whether a call is that of a module which keeps its state in itself from one call to the next."""
+        return self.leaves.goes_on(self.root.get_submodule(str(node.target)))
+
     # State
 
     def _placeholders(self, slot: Slot, template: Any) -> Any:
@@ -188,7 +213,8 @@ class StepTracer(torch.fx.Tracer):
 
     def _step(self, positional: list[Any], named: dict[str, Any]) -> tuple[Any, ...]:
         """Calls the model, and returns its results and what the entries of the state become."""
-        returned = self._taken_apart(self.root(*positional, **named))
+        # A framework's own modules may return more when they are called than their forward does.
+        returned = self._taken_apart(torch.nn.Module.__call__(self.root, *positional, **named))
         self._split(returned)
         for module, path in self._paths().items():
             if not self.leaves.is_leaf(module):
@@ -204,7 +230,7 @@ class StepTracer(torch.fx.Tracer):
         return tuple(result.value for result in self.results), tuple(entries)
 
     def _paths(self) -> dict[torch.nn.Module, str]:
-        return {module: self.path_of_module(module) for module in self.root.modules()}
+        return {module: self.path_of_module(module) for module in torch.nn.Module.modules(self.root)}
 
     def _taken_apart(self, returned: Any) -> Any:
         """What a stateful module returned, if a model with state hands that on as it is."""

@@ -106,7 +106,8 @@ def unchanged(root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool])
 
     Buffers of leaf modules are only put back, since those modules are not run.
     """
-    attributes = [(module, dict(vars(module))) for module in root.modules()]
+    # Frameworks may have a method of their own that is called ``modules``.
+    attributes = [(module, dict(vars(module))) for module in torch.nn.Module.modules(root)]
     restore: list[Callable[[], None]] = []
     for module, before in attributes:
         for name, value in before.items():

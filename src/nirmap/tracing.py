@@ -14,7 +14,9 @@ from typing import Any, cast
 import nir
 import torch
 
-from nirmap.errors import TraceError
+from nirmap.assembling import GraphUnderConstruction
+from nirmap.entries import Shape
+from nirmap.errors import GraphError, TraceError
 from nirmap.garbage import collecting_later
 from nirmap.leaves import Leaves, ModuleMap
 from nirmap.modelling import RecordingReader
@@ -50,8 +52,9 @@ def to_nir(
         module: the network: a module whose ``forward`` is one time step, or a network from :func:`nirmap.from_nir`.
         framework: the framework of its neurons; None for that of a rebuilt network, else ``torch``.
         dt: time step in s; None for that of a rebuilt network, else the framework's declared default.
-        sample: an input with one leading batch axis (a tuple of several), of which only the shape is used. Where
-            forward loops over time steps, it has the axis of time too.
+        sample: what ``forward`` takes (a tuple of several inputs), with its axis of a batch, of which only the shape is
+            used. Where forward loops over time steps, or its modules take sequences of them, it has the axis of time
+            too.
         module_map: functions that make the node for a module class; they take precedence over the table.
         path: where to write the graph as a ``.nir`` file as well.
         reset: ``subtract`` if neurons that subtract their threshold are to be written: NIR has no word for them, so
@@ -119,8 +122,7 @@ def write(
     Args:
         module: the network.
         leaves: its leaf modules.
-        sample: an input with one leading batch axis (a tuple of several), of which only the shape is used. Where
-            forward loops over time steps, it has the axis of time too.
+        sample: what forward takes (a tuple of several inputs), of which only the shape is used.
         typed: False to leave out the types that are not known, and nir's check of them.
         concrete: values of arguments of ``forward``, which are then no inputs; None for one that is state.
     """
@@ -130,14 +132,36 @@ def write(
             reader: NetworkReader | RecordingReader = NetworkReader(module, leaves)
         else:
             recording = record(module, leaves, concrete, samples)
-            reader, samples = RecordingReader(recording, leaves), recording.of_one_step(samples)
+            reader = RecordingReader(recording, leaves)
+            samples = recording.of_one_step(samples)
         shapes = [shape[1:] for shape in samples]
         report = _report_of(module)
         if report is not None and not shapes and len(report.shapes) == len(report.inputs):
             shapes = [report.shapes[name] for name in report.inputs]
-        graph = reader.read().finish(shapes, typed=typed)
+        written = reader.read()
+        axis = reader.time_axis if isinstance(reader, RecordingReader) else None
+        graph = _finished(written, shapes, axis, typed)
     graph.metadata[DT_KEY] = float(leaves.dt)
     return graph
+
+
+def _finished(
+    written: GraphUnderConstruction, shapes: list[Shape], time_axis: int | None, typed: bool
+) -> nir.NIRGraph:
+    """The graph, with its types, from samples of sequences, or, where these cannot be meant, of single steps."""
+    if time_axis is None or any(len(shape) < len(("time", "neurons")) for shape in shapes):
+        return written.finish(shapes, typed=typed)
+    # The batch is taken away already: with time in front of it, what is left of it is the batch.
+    steps = [shape[1:] for shape in shapes]
+    try:
+        return written.finish(steps, typed=typed)
+    except GraphError as error:
+        if not shapes:
+            raise
+        try:
+            return written.finish(shapes, typed=typed)
+        except GraphError:
+            raise error from None
 
 
 def _report_of(module: torch.nn.Module) -> Report | None:

@@ -49,7 +49,7 @@ class Views(Arithmetic):
             return Size(index, of=value.of)
         if isinstance(value, Stacked) and value.axis == 0 and isinstance(index, int) and _is_in(value, index):
             return value.signals[index]
-        if isinstance(value, Stepped) and _only_step(index) == value.axis:
+        if isinstance(value, Stepped) and not value.whole and _only_step(index) == value.axis:
             return value.signal
         if isinstance(value, Signal | Stepped) and node.target is getattr:
             if index == "shape":
@@ -97,13 +97,9 @@ class Views(Arithmetic):
 
     def _dtypes(self) -> set[torch.dtype]:
         """The floating dtypes of the model's numbers; torch's default where it has none."""
-        held = [*self.root.parameters(), *self.root.buffers()]
+        held = [*torch.nn.Module.parameters(self.root), *self.root.buffers()]
         found = {tensor.dtype for tensor in held if tensor.is_floating_point()}
         return found or {torch.get_default_dtype()}
-
-    def _bypass(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
-        value = self.values.get(arguments["input"])
-        return value if isinstance(value, Stepped) else super()._bypass(node, function, arguments, where)
 
     def _reshape(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
         """A Flatten node. What keeps the batch and the axes before the last one can only flatten."""
@@ -141,7 +137,7 @@ class Views(Arithmetic):
             return value
         if function.factor == 1 and isinstance(value, Signal) and axis in (0, 1):
             return Stepped(value, axis)
-        if function.factor == -1 and isinstance(value, Stepped) and axis == value.axis:
+        if function.factor == -1 and isinstance(value, Stepped) and not value.whole and axis == value.axis:
             return value.signal
         shown = "added" if function.factor == 1 else "taken away"
         raise TraceError(
