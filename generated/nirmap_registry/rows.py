@@ -389,13 +389,15 @@ class Container:
         each_step: the attribute with what it runs for each step of a sequence, or ``children`` for all its modules in a
             row; None for a module whose own forward is recorded.
         time_axis: the axis of time of the sequence; None where the framework's :class:`Sequences` say it.
+        returns_records: whether a call returns the output first, and behind it what the module recorded.
     """
 
-    module: type[torch.nn.Module]
+    module: type[Any]
     path: str
     source: str
     each_step: str | None = None
     time_axis: int | None = None
+    returns_records: bool = False
 
 
 @dataclass(frozen=True)

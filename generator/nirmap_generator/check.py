@@ -126,7 +126,7 @@ def check_framework(
 
 
 def _check_time(framework: Framework, problems: Problems) -> None:
-    """What is said of sequences is said whole: a container that runs what it holds for each step has an axis of time."""
+    """A container that runs what it holds for each step has an axis of time, and no other one has."""
     if framework.sequences is not None:
         check_names(framework.sequences.that, {"module"}, problems)
     for container in framework.containers:

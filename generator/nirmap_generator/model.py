@@ -271,6 +271,7 @@ class Container:
     module: str
     each_step: str | None
     time_axis: int | None
+    returns_records: bool
     place: Place
 
 

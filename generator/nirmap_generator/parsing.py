@@ -193,7 +193,13 @@ class Parser:
             document=document,
             graphs=tuple(graphs),
             containers=tuple(
-                Container(module, entry.get("each_step"), entry.get("time_axis"), root / "containers" / index)
+                Container(
+                    module,
+                    entry.get("each_step"),
+                    entry.get("time_axis"),
+                    entry.get("returns_records", False),
+                    root / "containers" / index,
+                )
                 for index, entry in enumerate(data.get("containers", ()))
                 for module in _texts(entry["module"])
             ),

@@ -19,7 +19,7 @@ from nirmap.entries import Shape
 from nirmap.errors import TraceError
 from nirmap.leaves import Leaves
 from nirmap.source_lines import line_of_call, line_of_error
-from nirmap.structures import Leaf, aligned, is_named_tuple, parts_of, replaced, values_of
+from nirmap.structures import Leaf, aligned, is_named_tuple, is_sequence, parts_of, replaced, values_of
 from nirmap.subclasses import class_of
 from nirmap.time_axes import all_steps, one_step
 from nirmap.values import UnknownSizeError, Value
@@ -106,19 +106,20 @@ class StepTracer(torch.fx.Tracer):
 
     def _each_step(self, m: torch.nn.Module, held: str, axis: int, args: tuple[Any, ...]) -> Any:
         """Enters a module that goes through the steps of a sequence, for one of them."""
-        sequence, *state = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+        given = args[0] if len(args) == 1 and is_sequence(args[0]) else args
+        sequence, state = given[0], given[1:]
         step = self.create_proxy("call_function", one_step, (sequence, axis), {})
         shape = self.shapes.get(sequence.node) if isinstance(sequence, Proxy) else None
         if shape is not None and len(shape) > axis:
             self.shapes[step.node] = (*shape[:axis], *shape[axis + 1 :])
         if held == "children":
-            in_a_row: Any = torch.nn.Sequential.forward
-            returned = in_a_row(m, step)
+            sequential: Any = torch.nn.Sequential
+            returned = sequential.forward(m, step)
         else:
             returned = getattr(m, held)(step, *state)
-        output, *others = returned if isinstance(returned, tuple) else (returned,)
-        outputs = self.create_proxy("call_function", all_steps, (output, axis), {})
-        return (outputs, *others) if others else outputs
+        parts = returned if is_sequence(returned) else (returned,)
+        outputs = self.create_proxy("call_function", all_steps, (parts[0], axis), {})
+        return (outputs, *parts[1:]) if is_sequence(returned) else outputs
 
     def create_node(self, *args: Any, **kwargs: Any) -> Node:
         """Records a call, with the line and the module that it stands in."""
@@ -153,7 +154,10 @@ class StepTracer(torch.fx.Tracer):
         named: dict[str, Any] = {}
         is_left_out = False
         for name, parameter in parameters_of(self.root).items():
-            if parameter.kind is parameter.VAR_POSITIONAL and self.leaves.container(self.root) is None:
+            if parameter.kind is parameter.VAR_POSITIONAL and self.leaves.container(self.root) is not None:
+                positional.append(self._input("input"))  # a container of a framework takes one
+                continue
+            if parameter.kind is parameter.VAR_POSITIONAL:
                 where = f"module {type(self.root).__name__}"
                 raise TraceError(where, f"forward(*{name})", "inputs with names", "name each input")
             has_value = parameter.default is not parameter.empty or parameter.kind is parameter.VAR_KEYWORD
@@ -213,8 +217,10 @@ class StepTracer(torch.fx.Tracer):
 
     def _step(self, positional: list[Any], named: dict[str, Any]) -> tuple[Any, ...]:
         """Calls the model, and returns its results and what the entries of the state become."""
-        # A framework's own modules may return more when they are called than their forward does.
-        returned = self._taken_apart(torch.nn.Module.__call__(self.root, *positional, **named))
+        returned = self._taken_apart(self.root(*positional, **named))
+        container = self.leaves.container(self.root)
+        if container is not None and container.returns_records:
+            returned = returned[0]
         self._split(returned)
         for module, path in self._paths().items():
             if not self.leaves.is_leaf(module):

@@ -11,6 +11,7 @@ from nirmap.errors import TraceError
 from nirmap.functions import function_of, module_class
 from nirmap.layers import Layers
 from nirmap.signals import Returned, Signal, StateEntry, Stepped, Value
+from nirmap.step_tracer import INSIDE
 from nirmap.time_axes import Takes, all_steps, one_step, takes_of_class
 
 # What is done with the axes themselves.
@@ -23,7 +24,7 @@ class Stepping(Layers):
     def function(self, node: Node, where: str) -> Value:
         """What a call of a function or method gives."""
         if node.target is one_step:
-            return self._one_step(node, where)
+            return self._one_step(node)
         if node.target is all_steps:
             return self._all_steps(node, where)
         if not any(isinstance(self.values.get(entry), Stepped) for entry in node.all_input_nodes):
@@ -70,7 +71,7 @@ class Stepping(Layers):
                     where,
                     "a sequence of time steps with a value of a single one",
                     "an axis of time in both, or in neither",
-                    "write a loop over the time steps: an output that is fed back to the next sequence is no edge in NIR",
+                    "write a loop over the time steps: what is fed back to the next sequence is no edge in NIR",
                 )
             if isinstance(value, Stepped) and (value.axis, value.whole) != (first.axis, first.whole):
                 raise TraceError(
@@ -108,9 +109,10 @@ class Stepping(Layers):
             f"{inside}write a loop over the time steps",
         )
 
-    def _one_step(self, node: Node, where: str) -> Value:
+    def _one_step(self, node: Node) -> Value:
         """A step of a sequence, inside of a module that goes through all of them."""
         sequence, axis = node.args
+        where = f"module {node.meta[INSIDE]!r}"
         value = self.values.get(sequence) if isinstance(sequence, Node) else None
         if isinstance(value, Stepped) and value.axis == axis:
             return value.signal

@@ -301,17 +301,18 @@ REFUSED: dict[str, tuple[str, Unwritable]] = {
         "snntorch",
         Unwritable(lambda: snn.Leaky(0.8, threshold=0.0, reset_delay=False, **ZERO), "takes back its reset"),
     ),
-    "Leaky, hidden state": (
+    "Leaky without reset, hidden state": (
         "snntorch",
         Unwritable(
-            lambda: snn.Leaky(0.8, init_hidden=True, reset_delay=False, **ZERO),
-            "the state is hidden in the module",
+            lambda: snn.Leaky(0.8, init_hidden=True, reset_mechanism="none"),
+            "what it returns alone is its spikes",
         ),
     ),
-    "RecurrentSequential": (
+    "RecurrentSequential that ends with a layer": (
         "norse",
         Unwritable(
-            lambda: n.RecurrentSequential(n.LIFCell(), torch.nn.Linear(WIDTH, WIDTH)), "RecurrentSequential"
+            lambda: n.RecurrentSequential(n.LIFCell(), torch.nn.Linear(WIDTH, WIDTH)),
+            "feed back the output of the neuron itself",
         ),
     ),
     "LIFRecurrent": (

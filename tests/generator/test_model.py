@@ -32,7 +32,7 @@ from nirmap_generator.problems import Problems
 
 # Below these keys of a framework's file, names stand for expressions; under these other keys, a text is one.
 TABLES = frozenset({"build", "assign", "read", "normal_form", "holds", "arguments"})
-TEXTS = frozenset({"that", "times", "above", "by", "scale", "shift"})
+TEXTS = frozenset({"that", "times", "above", "by", "scale", "shift", "alone_if"})
 
 
 def located_in(value: Any) -> Iterator[Located]:

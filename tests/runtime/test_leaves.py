@@ -102,7 +102,12 @@ def snn_leaky(**options: Any) -> torch.nn.Module:
         ),
         ("snntorch", snn_leaky(reset_mechanism="subtract"), "reset_mechanism = subtract", "reset to a value"),
         ("snntorch", snn_leaky(reset_delay=True), "reset_delay = True", "in the step of its spike"),
-        ("snntorch", snn_leaky(init_hidden=True), "init_hidden = True", "pass the state"),
+        (
+            "snntorch",
+            snn_leaky(reset_mechanism="none", init_hidden=True),
+            "init_hidden = True",
+            "return the second result",
+        ),
         ("snntorch", snntorch.RLeaky(0.9, linear_features=3), "reset by subtraction", "reset='subtract'"),
         ("norse", norse.torch.LIF(), "norse.torch.module.lif.LIF", "the table of 'norse' knows"),
         ("norse", norse.torch.LIFBoxCell(dt=1e-2), "dt = 0.01", "another time step"),

@@ -73,7 +73,7 @@ REFUSED: list[tuple[Written, str]] = [
     (lambda m, x: x.squeeze(1), "an axis 1 that is taken away"),
     (lambda m, x: x.unsqueeze(2), "an axis 2 that is added"),
     (lambda m, x: x.unsqueeze(0).squeeze(1), "an axis 1 that is taken away"),
-    (lambda m, x: x.unsqueeze(0), "the output of a module"),
+    (lambda m, x: x.unsqueeze(0), "a sequence of time steps"),
     (lambda m, x: x.transpose(1, 2), "a function that NIR has no node for"),
     (lambda m, x: x.permute(0, 2, 1), "a function that NIR has no node for"),
 ]
