@@ -19,11 +19,13 @@ from nirmap.time_axes import axis_of_inputs
 class RecordingReader(Reader):
     """Reads a recorded step."""
 
-    def __init__(self, recording: Recording, leaves: Leaves) -> None:
+    def __init__(self, recording: Recording, leaves: Leaves, outputs: list[int] | None = None) -> None:
         super().__init__(recording.graph, recording.root, leaves, {})
         self.recording = recording
         steps = [name for name in recording.inputs if name not in recording.time_axes]
         self.time_axis = axis_of_inputs(recording.graph, recording.root, leaves, steps)
+        # The places of the outputs among the results; None where they are not known yet.
+        self.outputs = outputs
         self.returned: list[Value | None] = []
 
     def placeholder(self, node: Node) -> Value:
@@ -44,22 +46,37 @@ class RecordingReader(Reader):
     def output(self, node: Node) -> None:
         """Adds the outputs, and draws the edges, those that lead back from the step before among them."""
         results, entries = cast("tuple[tuple[Any, ...], tuple[Any, ...]]", node.args[0])
+        self.returned = [self.values.get(value) for value in results if isinstance(value, Node)]
+        for name, value in self.outputs_of(node):
+            self.graph.add_output(name, self._output(value))
+        self._check_state(entries)
+        self.graph.connect({number: self._fed_back(number, entries[number]) for number in self.fed_back})
+        self.graph.drop_unused()
+
+    def outputs_of(self, node: Node) -> list[tuple[str, Any]]:
+        """The name and the value of each result that is no state.
+
+        Raises:
+            TraceError: there is none.
+        """
+        results, _ = cast("tuple[tuple[Any, ...], tuple[Any, ...]]", node.args[0])
         found = [
             Result(result.name, value, result.entry)
             for result, value in zip(self.recording.results, results, strict=True)
         ]
-        self.returned = [self.values.get(value) for value in results if isinstance(value, Node)]
-        outputs = [result for result in found if not self._is_state(result)]
-        # A model may return its output once, and have it given back as state.
-        outputs = outputs or [result for result in found if self._is_signal(result.value)]
-        if not outputs:
+        if self.outputs is None:
+            self.outputs = [index for index, result in enumerate(found) if not self._is_state(result)]
+            # A model may return its output once, and have it given back as state.
+            self.outputs = self.outputs or [
+                index for index, result in enumerate(found) if self._is_signal(result.value)
+            ]
+        if not self.outputs:
             raise TraceError("forward", "it returns no output", "the output of a module", "return it")
-        for index, result in enumerate(outputs):
-            default = "output" if len(outputs) == 1 else f"output_{index}"
-            self.graph.add_output(result.name or default, self._output(result.value))
-        self._check_state(entries)
-        self.graph.connect({number: self._fed_back(number, entries[number]) for number in self.fed_back})
-        self.graph.drop_unused()
+        defaults = ["output"] if len(self.outputs) == 1 else [f"output_{n}" for n in range(len(self.outputs))]
+        return [
+            (found[index].name or default, found[index].value)
+            for index, default in zip(self.outputs, defaults, strict=True)
+        ]
 
     def _output(self, value: Any) -> Signal:
         """The signal of a result; all that a stateful module returned stands for its node's output.

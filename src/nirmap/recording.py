@@ -21,7 +21,7 @@ from nirmap.errors import NirmapError, TraceError
 from nirmap.leaves import Leaves
 from nirmap.loops import fold
 from nirmap.step_tracer import Result, Slot, StepTracer, zeros_of_recorded_sizes
-from nirmap.structures import Leaf, unchanged
+from nirmap.structures import Leaf, unchanged, values_of
 
 
 @dataclass
@@ -39,6 +39,7 @@ class Recording:
             they are. An argument of its own may come back in any place.
         alone: whether the model is a leaf module, which is written as the node that it stands for.
         time_axes: the axis of time of each input over which the forward loops, by its name.
+        first: the recording of the first step, where that is another one: its state is None.
     """
 
     graph: torch.fx.Graph
@@ -49,6 +50,7 @@ class Recording:
     structured: frozenset[int] = frozenset()
     alone: bool = False
     time_axes: Mapping[str, int] = field(default_factory=dict[str, int])
+    first: Recording | None = None
 
     @property
     def inputs(self) -> list[str]:
@@ -117,13 +119,32 @@ def record(
         except TraceError:
             raise error from error.__cause__
     wanted = {**plan, **tracer.wanted()}
+    first = None
     if wanted != plan:
+        if not plan and _begins_with_nothing(root, arguments, wanted):
+            first = _recording(tracer, root, alone)
         tracer = _run(root, leaves, wanted, arguments, samples)
+    return _recording(tracer, root, alone, first)
+
+
+def _begins_with_nothing(root: torch.nn.Module, arguments: Arguments, wanted: Mapping[Slot, Any]) -> bool:
+    """Whether a model was recorded without state: that of its arguments None, that in attributes nothing or zeros."""
+    if any(isinstance(slot, str) and slot not in arguments.optional for slot in wanted):
+        return False
+    kept = [vars(root.get_submodule(slot[0])).get(slot[1]) for slot in wanted if isinstance(slot, tuple)]
+    return not any(bool(tensor.any()) for tensor in values_of(kept, torch.Tensor))
+
+
+def _recording(
+    tracer: StepTracer, root: torch.nn.Module, alone: bool, first: Recording | None = None
+) -> Recording:
+    """What a tracer recorded, with the loops over time steps folded."""
+    plan = tracer.state.plan
     structured = {
         number
         for slot, numbers in tracer.state.numbers.items()
         for number in numbers
-        if isinstance(slot, tuple) or not isinstance(wanted[slot], Leaf)
+        if isinstance(slot, tuple) or not isinstance(plan[slot], Leaf)
     }
     time_axes = fold(tracer.graph, tracer.returns_state, tracer.goes_on)
     if time_axes is not None and len(_results(tracer.graph)) != len(tracer.results):
@@ -137,6 +158,7 @@ def record(
         frozenset(structured),
         alone,
         time_axes or {},
+        first,
     )
 
 

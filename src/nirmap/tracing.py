@@ -17,6 +17,7 @@ import torch
 from nirmap.assembling import GraphUnderConstruction
 from nirmap.entries import Shape
 from nirmap.errors import GraphError, TraceError
+from nirmap.first_step import FirstStepReader, check_first_step
 from nirmap.garbage import collecting_later
 from nirmap.leaves import Leaves, ModuleMap
 from nirmap.modelling import RecordingReader
@@ -141,6 +142,9 @@ def write(
         written = reader.read()
         axis = reader.time_axis if isinstance(reader, RecordingReader) else None
         graph = _finished(written, shapes, axis, typed)
+        if isinstance(reader, RecordingReader) and reader.recording.first is not None:
+            first = FirstStepReader(reader.recording.first, leaves, reader.outputs)
+            check_first_step(first.read(), written)
     graph.metadata[DT_KEY] = float(leaves.dt)
     return graph
 
