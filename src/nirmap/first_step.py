@@ -36,7 +36,7 @@ class FirstStepReader(RecordingReader):
         """Adds an output for each result that is one later on too; what becomes of the state is not looked at."""
         for name, value in self.outputs_of(node):
             self.graph.add_output(name, self._output(value))
-        self.graph.connect({})
+        self.draw_edges(node)
 
 
 def check_first_step(first: GraphUnderConstruction, later: GraphUnderConstruction) -> None:

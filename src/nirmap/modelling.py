@@ -50,8 +50,13 @@ class RecordingReader(Reader):
         for name, value in self.outputs_of(node):
             self.graph.add_output(name, self._output(value))
         self._check_state(entries)
-        self.graph.connect({number: self._fed_back(number, entries[number]) for number in self.fed_back})
+        self.draw_edges(node)
         self.graph.drop_unused()
+
+    def draw_edges(self, node: Node) -> None:
+        """Draws the edges, those that lead back from the step before among them."""
+        _, entries = cast("tuple[tuple[Any, ...], tuple[Any, ...]]", node.args[0])
+        self.graph.connect({number: self._fed_back(number, entries[number]) for number in self.fed_back})
 
     def outputs_of(self, node: Node) -> list[tuple[str, Any]]:
         """The name and the value of each result that is no state.

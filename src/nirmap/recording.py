@@ -19,7 +19,7 @@ from nirmap.arguments import Arguments, arguments_of
 from nirmap.entries import Shape
 from nirmap.errors import NirmapError, TraceError
 from nirmap.leaves import Leaves
-from nirmap.loops import fold
+from nirmap.loops import Calls, fold
 from nirmap.step_tracer import Result, Slot, StepTracer, zeros_of_recorded_sizes
 from nirmap.structures import Leaf, unchanged, values_of
 
@@ -146,9 +146,11 @@ def _recording(
         for number in numbers
         if isinstance(slot, tuple) or not isinstance(plan[slot], Leaf)
     }
-    time_axes = fold(tracer.graph, tracer.returns_state, tracer.goes_on)
-    if time_axes is not None and len(_results(tracer.graph)) != len(tracer.results):
+    folded = fold(tracer.graph, Calls(tracer.returns_state, tracer.goes_on, tracer.is_zero, tracer.entries))
+    if folded is not None and len(_results(tracer.graph)) != len(tracer.results):
         tracer.results = [Result(None, None)]
+    for name in () if folded is None else folded.entries:
+        tracer.entries[name] = len(tracer.entries)
     return Recording(
         tracer.graph,
         root,
@@ -157,7 +159,7 @@ def _recording(
         tracer.results,
         frozenset(structured),
         alone,
-        time_axes or {},
+        {} if folded is None else folded.axes,
         first,
     )
 

@@ -17,6 +17,7 @@ from torch.fx import Node, Proxy
 from nirmap.arguments import Arguments, parameters_of
 from nirmap.entries import Shape
 from nirmap.errors import TraceError
+from nirmap.functions import is_zeros
 from nirmap.leaves import Leaves
 from nirmap.source_lines import line_of_call, line_of_error
 from nirmap.structures import Leaf, aligned, is_named_tuple, is_sequence, parts_of, replaced, values_of
@@ -199,6 +200,12 @@ class StepTracer(torch.fx.Tracer):
     def goes_on(self, node: Node) -> bool:
         """Whether a call is that of a module which keeps its state in itself from one call to the next."""
         return self.leaves.goes_on(self.root.get_submodule(str(node.target)))
+
+    def is_zero(self, node: Node) -> bool:
+        """Whether a value is zero, or an entry of the state, which is zero before the first step."""
+        constant = self.constants.get(str(node.target)) if node.op == "get_attr" else None
+        is_zero = constant is not None and not bool(constant.any())
+        return is_zero or is_zeros(node) or node.name in self.entries
 
     # State
 

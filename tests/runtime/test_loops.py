@@ -194,6 +194,135 @@ class Looped(torch.nn.Module):
         return self.returned(outputs)
 
 
+class Recurrent(torch.nn.Module):
+    """The loop of a recurrent network, as scripts of snnTorch have it."""
+
+    def __init__(self, *, bias: bool, first: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        reset: dict[str, Any] = {"reset_mechanism": "zero", "reset_delay": False}
+        self.fc, self.back = linear(4, 5).float(), linear(5, 5, seed=3, bias=bias).float()
+        self.lif1, self.lif2 = snntorch.Leaky(0.8, threshold=2.0, **reset), snntorch.Leaky(0.7, **reset)
+        self.out, self.first = linear(5, 3).float(), first
+
+    def forward(self, x: Tensor) -> Any:
+        spk1, mem1, mem2 = self.first(x), self.lif1.init_leaky(), self.lif2.init_leaky()
+        spikes: list[Tensor] = []
+        hidden: list[Tensor] = []
+        for now in x:
+            spk1, mem1 = self.lif1(self.fc(now) - 0.4 * self.back(spk1), mem1)
+            spk2, mem2 = self.lif2(self.out(spk1), mem2)
+            spikes.append(spk2)
+            hidden.append(spk1)
+        return torch.stack(spikes), torch.stack(hidden)
+
+
+FIRST: list[Callable[[Tensor], Tensor]] = [
+    lambda x: torch.zeros(x.shape[1], 5),
+    lambda x: torch.zeros(5),
+    lambda x: x.new_zeros(x.shape[1], 5),
+]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("first", FIRST)
+def test_a_loop_that_feeds_back_is_one_step_with_a_recurrent_edge(
+    bias: bool, first: Callable[[Tensor], Tensor]
+) -> None:
+    net = Recurrent(bias=bias, first=first)
+    xs = inputs(4, steps=STEPS).float()
+    graph = to_nir(net, "snntorch", dt=DT, sample=xs)
+    assert ("lif1", "back") in edges(graph)
+    with torch.no_grad():
+        spikes, hidden = net(xs)
+    outputs = simulate(graph, xs.double().numpy(), DT).outputs
+    np.testing.assert_array_equal(outputs["output_0"], spikes.numpy())
+    np.testing.assert_array_equal(outputs["output_1"], hidden.numpy())
+    assert 0.05 < float(spikes.mean()) < 0.95
+    assert 0.05 < float(hidden.mean()) < 0.95
+
+
+class InPieces(torch.nn.Module):
+    """A loop over a piece of a longer sequence, which begins with what the piece before left."""
+
+    def __init__(self, kept: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.fc, self.back, self.lif, self.kept = linear(seed=1), linear(seed=2), lif(), kept
+
+    def forward(self, x: Tensor, state: Any = None) -> Any:
+        last, v = (torch.zeros(2, 3, dtype=torch.float64), None) if state is None else state
+        before, outputs = last, list[Tensor]()
+        for now in x:
+            out, v = self.lif(self.fc(now) - 0.5 * self.back(last), v)
+            before, last = last, out
+            outputs.append(out)
+        return torch.stack(outputs), (self.kept(before, last), v)
+
+
+def test_a_loop_that_goes_on_from_the_piece_before_is_one_step() -> None:
+    net, xs = InPieces(lambda before, last: last), inputs(3, steps=20)
+    graph = to_nir(net, dt=DT, sample=xs[:5])
+    with torch.no_grad():
+        first, state = net(xs[:12])
+        second, _ = net(xs[12:], state)
+    found = simulate(graph, xs.numpy(), DT).outputs["output"]
+    np.testing.assert_array_equal(found, torch.cat([first, second]).numpy())
+    assert 0.05 < float(found.mean()) < 0.95
+
+
+def test_a_loop_that_goes_on_from_something_else_is_refused() -> None:
+    with pytest.raises(TraceError, match="loop over time steps"):
+        to_nir(InPieces(lambda before, last: before), dt=DT, sample=inputs(3, steps=5))
+
+
+class TwoStepsLate(torch.nn.Module):
+    """What is fed back is two steps late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.back, self.lif = linear(seed=1), linear(seed=2), lif()
+
+    def forward(self, x: Tensor) -> Any:
+        before = last = torch.zeros(2, 3, dtype=torch.float64)
+        state = None
+        outputs: list[Tensor] = []
+        for now in x:
+            out, state = self.lif(self.fc(now) - self.back(before), state)
+            before, last = last, out
+            outputs.append(out)
+        return torch.stack(outputs)
+
+
+def test_a_feedback_that_is_two_steps_late_is_refused() -> None:
+    with pytest.raises(TraceError, match=r"the loop over time steps at test_loops\.py"):
+        to_nir(TwoStepsLate(), dt=DT, sample=inputs(3, steps=5))
+
+
+class TwoLoops(torch.nn.Module):
+    """Two neurons that drive each other, each a step late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.one, self.two = linear(seed=1), lif(), lif()
+        self.forth, self.back = linear(seed=2), linear(seed=3)
+
+    def forward(self, x: Tensor) -> Any:
+        a = b = torch.zeros(2, 3, dtype=torch.float64)
+        u = v = None
+        outputs: list[Tensor] = []
+        for now in x:
+            last = a
+            a, u = self.one(self.fc(now) - 0.3 * self.back(b), u)
+            b, v = self.two(self.forth(last), v)
+            outputs.append(a + b)
+        return torch.stack(outputs)
+
+
+def test_neurons_that_drive_each_other_a_step_late_are_a_cycle() -> None:
+    """Only one edge of a cycle can be late in a graph: a second one is refused, and never left out."""
+    with pytest.raises(TraceError, match="one step late in the module"):
+        to_nir(TwoLoops(), dt=DT, sample=inputs(3, steps=5))
+
+
 def test_sums_and_scales_inside_of_a_loop_are_written_once() -> None:
     def body(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
         h = m.fc(x)
@@ -209,6 +338,12 @@ def test_sums_and_scales_inside_of_a_loop_are_written_once() -> None:
         "Scale",
         "Scale",
     ]
+
+
+def feeds_back_later(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
+    """What is fed back is prepared in the step before."""
+    out, v = m.lif(m.fc(x) - 0.5 * z, v)
+    return out.contiguous(), v
 
 
 def feeds_back(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
@@ -231,10 +366,24 @@ def starts_anew(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
     return m.lif(m.fc(x), None)
 
 
-@pytest.mark.parametrize("body", [feeds_back, changes, changes_its_state, chains, starts_anew])
-def test_a_loop_whose_steps_differ_is_refused(body: Callable[..., Any]) -> None:
-    with pytest.raises(TraceError, match=r"zeros in place of a signal|used twice|state of a module"):
+def not_at_first(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
+    return m.lif(m.fc(x) + m.rec(z) if step else m.fc(x), v)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (changes, "step 1 gives 'lif' something else than step 0"),
+        (chains, "step 0 has no zeros there"),
+        (not_at_first, "step 0 has no zeros there"),
+        (changes_its_state, "the state of a module"),
+        (starts_anew, "used twice"),
+    ],
+)
+def test_a_loop_whose_steps_differ_is_refused_and_says_where(body: Callable[..., Any], found: str) -> None:
+    with pytest.raises(TraceError, match=found) as raised:
         to_nir(Looped(body))
+    assert "test_loops.py" in raised.value.where
 
 
 def steady(m: Any, x: Tensor, z: Tensor, v: Any, step: int) -> Any:
