@@ -30,6 +30,12 @@ def own_outputs(module: Any, row: Row, xs: torch.Tensor, *, begins_anew: bool = 
         return _with_arguments(module, row.state, xs)
 
 
+def sample_of(row: Row, step: torch.Tensor) -> torch.Tensor:
+    """A sample of what a row's module takes, from the input of one step, (B, *shape)."""
+    axis = None if row.state is None else row.state.time_axis
+    return step if axis is None else step.unsqueeze(axis)
+
+
 def _with_arguments(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Tensor:
     """State goes in as an argument or several, and comes back behind the output."""
     kept = [variable.kept_as for variable in state.variables]

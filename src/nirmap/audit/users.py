@@ -15,7 +15,7 @@ import nirmap
 from nirmap.audit.cells import Case, Condition
 from nirmap.audit.drawing import BATCH, DT, MARGIN, STEPS, Array
 from nirmap.audit.judging import Verdict, fires, numbers, output_of
-from nirmap.audit.own_calls import own_outputs
+from nirmap.audit.own_calls import own_outputs, sample_of
 from nirmap.audit.settings import Setting, Settings, input_shape
 from nirmap.errors import NirmapError
 from nirmap.leaves import Leaves
@@ -104,7 +104,7 @@ class UsersModules:
         """Writes a module, and holds what it does against what the written node does."""
         verdict = Verdict()
         path = (self.row.path,)
-        sample = torch.zeros(BATCH, *input_shape(self.row))
+        sample = sample_of(self.row, torch.zeros(BATCH, *input_shape(self.row)))
         try:
             reset = self.row.reset
             written = nirmap.to_nir(setting.make(), self.framework, dt=DT, sample=sample, reset=reset)

@@ -24,7 +24,7 @@ from nirmap.audit.judging import (
     output_of,
     stepped,
 )
-from nirmap.audit.own_calls import own_outputs
+from nirmap.audit.own_calls import own_outputs, sample_of
 from nirmap.audit.rebuilding import hold_written
 from nirmap.building import node_values
 from nirmap.errors import ConstraintError, NirmapError, TraceError, UnsupportedNodeError
@@ -87,8 +87,9 @@ def _hold_module(
     """The module's own outputs against the written node's, and against the module that the node becomes again."""
     xs = torch.tensor(draw.inputs, dtype=DTYPES[dtype])
     found = numbers(own_outputs(_module(row, draw, normal, dtype), row, xs))
+    sample = sample_of(row, xs[0])
     written = nirmap.to_nir(
-        _module(row, draw, normal, dtype), framework, dt=draw.dt, sample=xs[0], reset=row.reset
+        _module(row, draw, normal, dtype), framework, dt=draw.dt, sample=sample, reset=row.reset
     )
     kinds = [
         type(node).__name__
