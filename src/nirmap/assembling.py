@@ -16,7 +16,7 @@ from nirmap.building import is_stateful
 from nirmap.entries import Entry, Shape, check_constants, check_expected, keeps_zeros, node_of
 from nirmap.errors import GraphError, ReadBackWarning, TraceError
 from nirmap.readable import unreadable
-from nirmap.shapes import Shapes, infer_shapes
+from nirmap.shapes import Shapes, check_open_shapes, infer_shapes
 from nirmap.signals import Signal, Source
 from nirmap.structure import check_structure
 from nirmap.written_delays import check_delays
@@ -283,7 +283,8 @@ class GraphUnderConstruction:
         except GraphError:
             if typed:
                 raise
-            # Layers that NIR has no types for, such as a Linear along the last of several axes.
+            # NIR has no types for a Linear along the last of several axes; anything else is a contradiction.
+            check_open_shapes(provisional, given)
             inferred = _UNKNOWN
         check_constants(self.met, inferred.outputs)
         finished = self._typed(inferred, typed)

@@ -16,6 +16,8 @@ from nirmap_registry.rows import Placement
 
 NodeMap = Mapping[type[nir.NIRNode], Callable[[nir.NIRNode], torch.nn.Module]]
 STATE_ARGUMENT = "state"
+# Torch's own recurrent layers: their state is the argument hx, and an RNNBase takes a sequence.
+_RECURRENT = (torch.nn.RNNBase, torch.nn.RNNCellBase)
 
 
 def build_given(node: nir.NIRNode, node_map: NodeMap, to: Placement, where: str) -> Built | None:
@@ -31,7 +33,7 @@ def build_given(node: nir.NIRNode, node_map: NodeMap, to: Placement, where: str)
         The module; None where there is no function for this type, or where it returns None for a sub-graph.
 
     Raises:
-        ConstraintError: the function returned something that is not a module.
+        ConstraintError: the function returned something that is not a module, or a recurrent layer of torch.
     """
     function = node_map.get(type(node))
     if function is None:
@@ -48,6 +50,14 @@ def build_given(node: nir.NIRNode, node_map: NodeMap, to: Placement, where: str)
             "return a module, or leave the type out, so that the table has it",
         )
     stateful = STATE_ARGUMENT in inspect.signature(module.forward).parameters
+    if isinstance(module, _RECURRENT) and not stateful:
+        raise ConstraintError(
+            where,
+            f"the function in node_map returned a {type(module).__name__}, whose state has another name, so that "
+            "it would begin every step anew",
+            f"a module with forward(input, {STATE_ARGUMENT}=None) for one time step, which returns both anew",
+            f"return a module whose forward hands {STATE_ARGUMENT} on as hx to torch.nn.GRUCell, LSTMCell or RNNCell",
+        )
     path = f"{type(module).__module__}.{type(module).__qualname__}"
     report = NodeReport(type(node).__name__, path, "given")
     return Built(

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from nirmap.errors import GraphError
 from nirmap.files import read_graph
 from nirmap.oracle.interpreter import simulate
-from nirmap.shapes import RULES, Shapes, infer_shapes
+from nirmap.shape_rules import RULES
+from nirmap.shapes import Shapes, infer_shapes
 from oracle.images import image_graphs
 from oracle.strategies import TIME_STEP, graph_inputs, graphs
 
