@@ -75,7 +75,7 @@ OPEN: dict[str, tuple[list[nir.NIRNode], dict[str, Shape], str]] = {
     "another primitive": (
         [conv1d(4, 2), conv1d(4, 3)],
         {},
-        r"node 'c': its input has the shape \(3, 4\) by node 'c', and the shape \(4, 4\) by node 'b'",
+        r"node 'b': its output has the shape \(4, 4\) by node 'b', and the shape \(3, 4\) by node 'c'",
     ),
 }
 
