@@ -44,7 +44,8 @@ def nir_to_torch(
     Args:
         nir_node: a NIR graph or node, or the path of a ``.nir`` file.
         node_map: functions that build the module for a node type. A module whose ``forward`` has an argument ``state``
-            is stateful and returns (output, state). A single function for all nodes is the older form.
+            is stateful and returns (output, state); any other one is called with its input alone. A single function
+            for all nodes is the older form.
         default_map: such functions for the types that ``node_map`` does not have. What neither has is built from the
             table of ``framework``.
         device: device of all parameters and buffers.
@@ -59,7 +60,8 @@ def nir_to_torch(
     Raises:
         GraphError: the graph or file is malformed.
         UnsupportedNodeError: neither a dictionary nor the table has a module for a node.
-        ConstraintError: the table has none that can express a node's parameters, or a function returned no module.
+        ConstraintError: the table has none that can express a node's parameters, or a function returned no module, or
+            a recurrent layer of torch (``torch.nn.GRU``, ``GRUCell`` and so on), whose state has another name.
         MappingError: the framework is not installed or differs from its mappings.
 
     Warns:
@@ -103,7 +105,9 @@ def torch_to_nir(
             form; modules for which it returns None are entered, or read by the table.
         default_dict: such functions for the classes that ``module_map`` does not have. What neither has is read by the
             table of ``framework``.
-        type_check: False to leave out the types that do not follow from the nodes, and nir's check of them.
+        type_check: False to leave out the types that do not follow from the nodes, and nir's check of them: for layers
+            that NIR has no types for, such as a ``torch.nn.Linear`` along the last of several axes. Shapes that
+            contradict each other whatever the axes before the last one are an error all the same.
         stateful_modules: classes in ``module_map`` that return (output, state), where their calls do not show it.
         concrete_args: values of arguments of ``forward``, which are then no inputs; None for one that is state.
         framework: the framework of the modules that no function maps; None for that of a rebuilt network, else
