@@ -7,6 +7,7 @@ Graphs are held against the oracle. That nirtorch ends is not left to chance: it
 from __future__ import annotations
 
 import collections
+import importlib
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +21,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nirtorch import nir_interpreter
-from rockpool.nn.combinators import Sequential
-from rockpool.nn.modules.torch import ExpSynTorch, LIFTorch, LinearTorch
 
 import nirmap
 from nirmap.oracle.interpreter import simulate
@@ -217,10 +216,10 @@ def test_a_recurrent_cell_of_torch_in_a_module_with_state_is_run_with_it(library
 
 
 def test_a_traced_module_without_state_is_called_without_it() -> None:
-    traced = torch.fx.symbolic_trace(torch.nn.Tanh())
+    entry: Map = {nir.LI: lambda node: torch.fx.symbolic_trace(torch.nn.Tanh())}
     with pytest.raises(TypeError, match="'state'"):
-        nirtorch.nir_to_torch(alone(), {nir.LI: lambda node: traced})(torch.ones(1, SIZE))
-    net = nirmap.nir_to_torch(alone(), {nir.LI: lambda node: traced})
+        nirtorch.nir_to_torch(alone(), entry)(torch.ones(1, SIZE))
+    net = nirmap.nir_to_torch(alone(), entry)
     torch.testing.assert_close(net(torch.ones(1, SIZE))[0], torch.ones(1, SIZE).tanh())
 
 
@@ -337,16 +336,24 @@ def test_the_import_of_snntorch_leads_the_input_into_the_recurrent_layer_with_ei
     capsys.readouterr()
 
 
-def rockpool_map() -> Map:
-    from rockpool.nn.modules.torch import nir as exchange
+def of_rockpool(name: str) -> Any:
+    """A module of Rockpool, whose annotations are incomplete."""
+    return importlib.import_module(f"rockpool.nn.{name}")
 
-    of_rockpool: Any = exchange
-    return dict.fromkeys((LinearTorch, LIFTorch, ExpSynTorch), of_rockpool._extract_rockpool_module)
+
+def rockpool_kinds() -> list[Any]:
+    modules = of_rockpool("modules.torch")
+    return [modules.LinearTorch, modules.LIFTorch, modules.ExpSynTorch]
+
+
+def rockpool_map() -> Map:
+    """Rockpool's own function for each of them."""
+    function = of_rockpool("modules.torch.nir")._extract_rockpool_module
+    return {kind: function for kind in rockpool_kinds()}  # noqa: C420  (fromkeys loses the type of the function)
 
 
 def rockpool_layers() -> list[Any]:
-    kinds: Any = (LinearTorch, LIFTorch, ExpSynTorch)  # their annotations are incomplete
-    linear, neuron, synapse = kinds
+    linear, neuron, synapse = rockpool_kinds()
     return [linear((3, 4)), neuron(4, dt=DT), linear((4, 2)), synapse(2, tau=torch.full((2,), 0.02), dt=DT)]
 
 
@@ -369,7 +376,7 @@ def test_modules_of_rockpool_are_written_with_the_same_nodes() -> None:
 
 def test_modules_of_rockpool_that_are_said_to_return_their_state_need_a_call_that_unpacks_it() -> None:
     model = torch.nn.Sequential(*rockpool_layers())
-    stateful = {LIFTorch}
+    stateful = {rockpool_kinds()[1]}
     assert len(nirtorch.torch_to_nir(model, rockpool_map(), stateful_modules=stateful).nodes) == 6
     with pytest.raises(nirmap.TraceError, match=r"all that '1' returned.*forward of your own"):
         nirmap.torch_to_nir(model, rockpool_map(), stateful_modules=stateful, framework="rockpool", dt=DT)
@@ -377,8 +384,7 @@ def test_modules_of_rockpool_that_are_said_to_return_their_state_need_a_call_tha
 
 def test_the_combinator_of_rockpool_is_written_by_neither() -> None:
     """It returns a dictionary of what its modules recorded: a torch.nn.Sequential of them is written."""
-    combine: Any = Sequential
-    model = combine(*rockpool_layers())
+    model = of_rockpool("combinators").Sequential(*rockpool_layers())
     with pytest.raises(TypeError, match="Proxy"):
         nirtorch.torch_to_nir(model, rockpool_map())
     with pytest.raises(nirmap.TraceError, match="what forward returns"):

@@ -109,7 +109,12 @@ def snn_leaky(**options: Any) -> torch.nn.Module:
             "return the second result",
         ),
         ("snntorch", snntorch.RLeaky(0.9, linear_features=3), "reset by subtraction", "reset='subtract'"),
-        ("norse", norse.torch.Lift(LIF), "norse.torch.module.lift.Lift", "the table of 'norse' knows"),
+        (
+            "norse",
+            norse.torch.Lift(torch.nn.Tanh()),
+            "norse.torch.module.lift.Lift",
+            "the table of 'norse' knows",
+        ),
         ("norse", norse.torch.LIFBoxCell(dt=1e-2), "dt = 0.01", "another time step"),
     ],
 )
