@@ -68,6 +68,11 @@ def lif_of_norse() -> Any:
     return norse.LIFBoxCell(parameters, dt=DT)
 
 
+def lif_over_sequences() -> Any:
+    parameters: Any = norse.LIFParameters(torch.tensor(2000.0), torch.tensor(4000.0), v_th=torch.tensor(0.5))
+    return norse.LIF(parameters, dt=DT)
+
+
 def lif_of_spikingjelly(**options: Any) -> Any:
     return NEURONS.LIFNode(tau=2.5, v_threshold=0.7, v_reset=0.0, **options)
 
@@ -184,6 +189,19 @@ STYLES: dict[str, Style] = {
         "state",
     ),
     "norse Lift": Style("norse", lambda: norse.Lift(norse.SequentialState(linear(), lif_of_norse())), 0),
+    "norse over sequences": Style(
+        "norse", lambda: norse.SequentialState(norse.Lift(linear()), lif_over_sequences(), linear(seed=6)), 0
+    ),
+    "norse convolution over sequences": Style(
+        "norse",
+        lambda: norse.SequentialState(
+            norse.Lift(positive(torch.nn.Conv2d(1, 2, 3))),
+            lif_over_sequences(),
+            norse.Lift(torch.nn.Flatten()),
+        ),
+        0,
+        IMAGE,
+    ),
     "norse Lift of a cell": Style("norse", lambda: norse.Lift(lif_of_norse()), 0),
     "snntorch hidden": Style(
         "snntorch", lambda: torch.nn.Sequential(linear(), SNN.Leaky(0.8, **HIDDEN)), "step"
