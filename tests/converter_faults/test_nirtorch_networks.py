@@ -208,15 +208,17 @@ def test_a_recurrent_cell_of_torch_in_a_module_with_state_is_run_with_it(library
             return hidden, hidden
 
     made = Cell()
+    entry: Map = {nir.LI: lambda node: made}
     xs = inputs()
     expected = torch.nn.GRU(SIZE, SIZE, dtype=torch.float64)
     expected.load_state_dict({f"{name}_l0": value for name, value in made.cell.state_dict().items()})
-    found = run(library.nir_to_torch(alone(), {nir.LI: lambda node: made}, dtype=torch.float64), xs)
+    found = run(library.nir_to_torch(alone(), entry, dtype=torch.float64), xs)
     torch.testing.assert_close(found, expected(xs)[0].detach())
 
 
 def test_a_traced_module_without_state_is_called_without_it() -> None:
-    entry: Map = {nir.LI: lambda node: torch.fx.symbolic_trace(torch.nn.Tanh())}
+    traced: Any = torch.fx.symbolic_trace(torch.nn.Tanh())
+    entry: Map = {nir.LI: lambda node: traced}
     with pytest.raises(TypeError, match="'state'"):
         nirtorch.nir_to_torch(alone(), entry)(torch.ones(1, SIZE))
     net = nirmap.nir_to_torch(alone(), entry)

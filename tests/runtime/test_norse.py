@@ -112,6 +112,22 @@ def test_a_network_of_layers_and_sequences_gives_the_numbers_of_the_written_grap
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
+def test_layers_in_a_row_as_norse_runs_them_over_time_are_written() -> None:
+    """A SequentialState hands the states on, and each of its modules takes the whole sequence."""
+    generator = torch.Generator().manual_seed(4)
+    layers = [torch.nn.Linear(2, NEURONS), lif(generator), torch.nn.Linear(NEURONS, NEURONS), li(generator)]
+    model = n.SequentialState(*layers).double()
+    graph = nirmap.to_nir(model, "norse", dt=DT)
+    kinds = [type(graph.nodes[str(number)]) for number in range(len(layers))]
+    assert kinds == [nir.Affine, nir.CubaLIF, nir.Affine, nir.CubaLI]
+    xs = 3 * torch.rand(STEPS, BATCH, 2, generator=generator, dtype=torch.float64)
+    begin = [None, zeros(n.LIFFeedForwardState), None, zeros(n.LIState)]
+    with torch.no_grad():
+        expected = model(xs, begin)[0].numpy()
+    (found,) = simulate(graph, xs.numpy(), DT).outputs.values()
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("method", ["super", "heaviside", "triangle", "tanh", "circ", "heavi_erfc"])
 def test_a_sparse_sequence_and_a_surrogate_do_not_change_when_a_lif_fires(method: str) -> None:
     """Norse has a function of its own for sparse input, and one for each surrogate gradient."""
