@@ -110,7 +110,8 @@ class _Folding:
         self.calls = steps
         self.is_zero, self.entries = calls.is_zero, calls.entries
         self.length = 1 + max(steps.values())
-        self.step = self._steps()
+        self.step: dict[Node, int | None] = {}
+        self._find_steps()
         self.first: dict[Node, Node] = {}
         self.known: dict[Hashable, Node] = {}
         # Calls of the first step by what they do, where zeros may stand for what later steps take of the one before.
@@ -121,14 +122,14 @@ class _Folding:
 
     # Steps
 
-    def _steps(self) -> dict[Node, int | None]:
+    def _find_steps(self) -> None:
         """The step of each call: that of what it takes, or, if it only prepares the next one, that of what takes it."""
-        step: dict[Node, int | None] = {}
+        step = self.step
         for node in self.graph.nodes:
             known = {step[entry] for entry in self._operands(node)} - {None}
             own = self.calls.get(node, _step_of_input(node))
             if own is not None and any(cast("int", entry) > own for entry in known):
-                raise _unlike(node, f"step {own} takes a value of a later one")
+                raise self._unlike(node, f"step {own} takes a value of a later one")
             step[node] = own if own is not None else max(cast("set[int]", known), default=None)
         for node in reversed(self.graph.nodes):
             if (
@@ -137,7 +138,7 @@ class _Folding:
                 or _step_of_input(node) is not None
             ):
                 continue
-            users = {self._step_for(user, node, step) for user in node.users}
+            users = {self._step_for(user, node) for user in node.users}
             found = min((user for user in users if user is not None), default=None)
             is_shared = step[node] is None and len(users) > 1
             if (
@@ -148,15 +149,14 @@ class _Folding:
             ):
                 continue
             step[node] = found
-        return step
 
     def _operands(self, node: Node) -> list[Node]:
         """What a call takes, its state apart."""
         return values_of(node.args[:1], Node) if node in self.calls else list(node.all_input_nodes)
 
-    def _step_for(self, user: Node, node: Node, step: Mapping[Node, int | None]) -> int | None:
+    def _step_for(self, user: Node, node: Node) -> int | None:
         """The step in which a call is used; None where it is used as state, or is one of those of all steps."""
-        return step[user] if node in self._operands(user) and not _is_all_steps(user) else None
+        return self.step[user] if node in self._operands(user) and not _is_all_steps(user) else None
 
     # Calls
 
@@ -182,7 +182,7 @@ class _Folding:
         source = cast("Node", node.args[0])
         axis = 1 if is_sequence(node.args[1]) else 0
         if self.axes.setdefault(source.name, axis) != axis:
-            raise _unlike(node, f"the steps of {source.name!r} are taken along the axes 0 and 1")
+            raise self._unlike(node, f"the steps of {source.name!r} are taken along the axes 0 and 1")
         self.first[node] = self.first[source]
 
     def _take_call(self, node: Node) -> None:
@@ -199,11 +199,13 @@ class _Folding:
             first = self.with_zeros.get(self._key(node, given, zeros=True))
             if first is None:
                 found = f"step {self.step[node]} takes what the step before put out, and step 0 has no zeros there"
-                raise _unlike(node, found)
+                raise self._unlike(node, found)
             self.first[node] = self.known[key] = first
             self.late.update({(first, index): value for index, value in late})
         if self.calls.get(node) and self.first[node] is node:
-            raise _unlike(node, f"step {self.calls[node]} gives {node.target!r} something else than step 0")
+            raise self._unlike(
+                node, f"step {self.calls[node]} gives {node.target!r} something else than step 0"
+            )
 
     def _key(
         self, node: Node, given: Any, late: list[tuple[int, Node]] | None = None, *, zeros: bool = False
@@ -224,7 +226,7 @@ class _Folding:
             step, own = self.step[entry], self.step[node]
             is_late = step is not None and own is not None and step < own
             if is_late and step != cast("int", own) - 1:
-                raise _unlike(node, f"step {own} takes a value of step {step}")
+                raise self._unlike(node, f"step {own} takes a value of step {step}")
             if is_late and late is not None:
                 late.append((count - 1, self.first[entry]))
             if zeros and (is_late or self.is_zero(entry)):
@@ -259,7 +261,9 @@ class _Folding:
                 operand = values_of((call.args, dict(call.kwargs)), Node)[index]
                 number = self.entries.get(operand.name) if operand.op == "placeholder" else None
                 if number is not None and entries[number] is not value:
-                    raise _unlike(call, "the state that it begins with does not become what a step hands on")
+                    raise self._unlike(
+                        call, "the state that it begins with does not become what a step hands on"
+                    )
                 if number is None and value not in made:
                     made[value] = self.graph.placeholder("entry")
         return made
@@ -287,16 +291,35 @@ class _Folding:
         firsts = {self.first[entry] for entry in entries if isinstance(entry, Node)}
         steps = [self.step[entry] for entry in entries if isinstance(entry, Node)]
         if len(firsts) != 1 or len(entries) != self.length or steps != list(range(self.length)):
-            raise _unlike(
+            raise self._unlike(
                 node, f"a stack of {len(entries)} values, which are not those of all {self.length} steps"
             )
         return firsts.pop()
+
+    def _unlike(self, node: Node, found: str) -> TraceError:
+        """The error for steps that differ, which names the call of a stateful module in the step of a node."""
+        step = self.calls.get(node, self.step.get(node))
+        call = (
+            node
+            if node in self.calls
+            else next((call for call in self.calls if self.calls[call] == step), node)
+        )
+        place = f"module {call.target!r}" if call in self.calls else "the loop over time steps"
+        return TraceError(
+            f"{place} at {call.meta[LINE]}" if call.meta.get(LINE) else place,
+            f"a stateful module that is called {self.length} times, as by a loop over time steps, where {found}",
+            "one call, or steps that are alike, each with the state of the one before, of which forward returns the "
+            "values of all, or of the last",
+            "make two modules with equal parameters, or pass a module whose forward is one step of the loop",
+        )
 
     def _result(self, output: Node, part: Any) -> Any:
         """A result, or the entries of the state: values of the last step, or lists of those of all steps."""
         if isinstance(part, Node):
             if self.step[part] not in (None, self.length - 1):
-                raise _unlike(part, f"forward returns a value of step {self.step[part]} of {self.length}")
+                raise self._unlike(
+                    part, f"forward returns a value of step {self.step[part]} of {self.length}"
+                )
             return self.first[part]
         if is_dictionary(part):
             return {key: self._result(output, entry) for key, entry in part.items()}
@@ -325,14 +348,3 @@ def _index(value: Any) -> int | None:
     if is_sequence(value):
         return _index(value[1]) if len(value) == 2 and value[0] == slice(None) else None
     return None
-
-
-def _unlike(node: Node, found: str) -> TraceError:
-    """The error for steps that differ."""
-    line = node.meta.get(LINE)
-    return TraceError(
-        f"the loop over time steps at {line}" if line else "the loop over time steps",
-        found,
-        "steps that are alike, each with the state of the one before, and all of them, or the last, returned",
-        "pass a module whose forward is one step of the loop",
-    )

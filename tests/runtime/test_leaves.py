@@ -111,8 +111,8 @@ def snn_leaky(**options: Any) -> torch.nn.Module:
         ("snntorch", snntorch.RLeaky(0.9, linear_features=3), "reset by subtraction", "reset='subtract'"),
         (
             "norse",
-            norse.torch.Lift(torch.nn.Tanh()),
-            "norse.torch.module.lift.Lift",
+            norse.torch.ConstantCurrentLIFEncoder(10),
+            "norse.torch.module.encode.ConstantCurrentLIFEncoder",
             "the table of 'norse' knows",
         ),
         ("norse", norse.torch.LIFBoxCell(dt=1e-2), "dt = 0.01", "another time step"),
@@ -172,8 +172,8 @@ def test_a_stateful_module_that_is_used_twice_is_refused_and_says_where() -> Non
     line = Twice.forward.__code__.co_firstlineno + 2
     with pytest.raises(TraceError) as caught:
         to_nir(Twice())
-    assert f"'cell' (nirmap_registry.neurons.LIF) at {HERE}:{line}" in caught.value.where
-    assert "used twice (first as node 'cell')" in caught.value.found
+    assert f"module 'cell' at {HERE}:{line}" in caught.value.where
+    assert "is called 2 times" in caught.value.found
 
 
 def test_an_input_of_the_name_of_a_neuron_is_no_second_use() -> None:

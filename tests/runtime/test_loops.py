@@ -293,7 +293,7 @@ class TwoStepsLate(torch.nn.Module):
 
 
 def test_a_feedback_that_is_two_steps_late_is_refused() -> None:
-    with pytest.raises(TraceError, match=r"the loop over time steps at test_loops\.py"):
+    with pytest.raises(TraceError, match=r"module 'lif' at test_loops\.py:.*as by a loop over time steps"):
         to_nir(TwoStepsLate(), dt=DT, sample=inputs(3, steps=5))
 
 
