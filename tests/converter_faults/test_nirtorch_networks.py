@@ -384,10 +384,17 @@ def test_modules_of_rockpool_that_are_said_to_return_their_state_need_a_call_tha
         nirmap.torch_to_nir(model, rockpool_map(), stateful_modules=stateful, framework="rockpool", dt=DT)
 
 
-def test_the_combinator_of_rockpool_is_written_by_neither() -> None:
-    """It returns a dictionary of what its modules recorded: a torch.nn.Sequential of them is written."""
+def test_the_combinator_of_rockpool_is_written_by_nirmap() -> None:
+    """It returns a dictionary of what its modules recorded, too."""
     model = of_rockpool("combinators").Sequential(*rockpool_layers())
     with pytest.raises(TypeError, match="Proxy"):
         nirtorch.torch_to_nir(model, rockpool_map())
-    with pytest.raises(nirmap.TraceError, match="what forward returns"):
-        nirmap.torch_to_nir(model, rockpool_map(), framework="rockpool", dt=DT)
+    graph = nirmap.torch_to_nir(model, rockpool_map(), framework="rockpool", dt=DT)
+    assert [type(node).__name__ for node in graph.nodes.values()] == [
+        "Input",
+        "Linear",
+        "CubaLIF",
+        "Linear",
+        "LI",
+        "Output",
+    ]
