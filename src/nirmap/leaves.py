@@ -18,7 +18,7 @@ from nirmap.network import NameOutputs, Network, PackState, UnpackState
 from nirmap.registry import frameworks, load_registry, rows_for_module
 from nirmap.resets import RESET_KEY, Reset
 from nirmap.series import Series
-from nirmap.subclasses import check_overrides, class_of
+from nirmap.subclasses import check_overrides, class_of, has_parametrizations
 from nirmap_registry.rows import (
     Bypassed,
     Container,
@@ -55,6 +55,9 @@ class Leaves:
     rows: dict[type[torch.nn.Module], list[Row]] = field(
         default_factory=dict[type[torch.nn.Module], list[Row]]
     )
+    leaf_kinds: dict[type[torch.nn.Module], bool] = field(
+        default_factory=dict[type[torch.nn.Module], bool], init=False
+    )
 
     def __post_init__(self) -> None:
         for row in (*self.registry.rows, *self.registry.graphs):
@@ -75,15 +78,20 @@ class Leaves:
     def is_leaf(self, module: torch.nn.Module) -> bool:
         """Whether a module is one node, or one of the project's own, or cannot be entered at all."""
         kind = class_of(module)
-        if isinstance(module, OWN) or kind in self.module_map or self.bypass(module) is not None:
+        if kind not in self.leaf_kinds:
+            self.leaf_kinds[kind] = self._is_leaf_kind(kind)
+        return self.leaf_kinds[kind]
+
+    def _is_leaf_kind(self, kind: type[torch.nn.Module]) -> bool:
+        if issubclass(kind, OWN) or kind in self.module_map or self.bypass_of(kind) is not None:
             return True
-        if self.container(module) is not None:
+        if self.container_of(kind) is not None:
             return False
         if any(base in self.rows for base in kind.__mro__) or self.folded_of(kind) is not None:
             return True
         containers = torch.nn.Sequential | torch.nn.ModuleList | torch.nn.ModuleDict
         is_known = kind.__module__.startswith(("torch.nn", "torch.ao.nn", *self.packages))
-        return is_known and not isinstance(module, containers)
+        return is_known and not issubclass(kind, containers)
 
     def given(self, module: torch.nn.Module) -> Callable[[torch.nn.Module], nir.NIRNode] | None:
         """The caller's function for a module."""
@@ -99,7 +107,10 @@ class Leaves:
 
     def container(self, module: torch.nn.Module) -> Container | None:
         """The entry for a module of a framework that only arranges others."""
-        kind = class_of(module)
+        return self.container_of(class_of(module))
+
+    def container_of(self, kind: type[torch.nn.Module]) -> Container | None:
+        """The entry for a class whose modules only arrange others."""
         return next((entry for entry in self.registry.containers if kind is entry.module), None)
 
     def sequence_axis(self, module: torch.nn.Module) -> int | None:
@@ -212,7 +223,11 @@ class Leaves:
 
     def _broken(self, module: torch.nn.Module, row: Row) -> ModuleConstraint | None:
         """The first condition of a row that a module does not fulfil."""
-        return next((entry for entry in row.reads_only_if if not self.holds(entry, module)), None)
+        if not row.reads_only_if:
+            return None
+        with effective(module):
+            attributes = _Attributes(module)
+            return next((entry for entry in row.reads_only_if if not entry.holds(attributes, self.dt)), None)
 
     def read(self, module: torch.nn.Module, row: Row) -> tuple[Primitive, Values]:
         """The primitive that a module stands for and its parameters, as the module's next call would use them.
@@ -304,9 +319,12 @@ def effective(module: torch.nn.Module) -> Generator[None]:
     # Frameworks may have a method of their own that is called ``modules``.
     parts = list(torch.nn.Module.modules(module))
     hooks = [
-        (hook, part) for part in parts for hook in _hooks(part, "_forward_pre_hooks") if is_of_torch(hook)
+        (hook, part)
+        for part in parts
+        for hook in vars(part)["_forward_pre_hooks"].values()
+        if is_of_torch(hook)
     ]
-    if not hooks and not any(torch.nn.utils.parametrize.is_parametrized(part) for part in parts):
+    if not hooks and not any(has_parametrizations(part) for part in parts):
         yield
         return
     attributes = [(part, dict(vars(part))) for part in parts]
@@ -324,10 +342,6 @@ def effective(module: torch.nn.Module) -> Generator[None]:
                 buffer.copy_(before)
 
 
-def _hooks(module: torch.nn.Module, kind: str) -> list[Callable[..., Any]]:
-    return list(vars(module)[kind].values())
-
-
 def is_of_torch(hook: object) -> bool:
     """Whether a hook computes a weight in torch's own way."""
     return type(hook).__module__.startswith("torch.nn.utils.")
@@ -339,7 +353,7 @@ def check_hooks(module: torch.nn.Module, where: str) -> None:
     Raises:
         TraceError: a module has a forward hook that is not one of torch's own.
     """
-    hooks = _hooks(module, "_forward_pre_hooks") + _hooks(module, "_forward_hooks")
+    hooks = (*vars(module)["_forward_pre_hooks"].values(), *vars(module)["_forward_hooks"].values())
     foreign = [hook for hook in hooks if not is_of_torch(hook)]
     if foreign:
         raise TraceError(

@@ -68,6 +68,9 @@ def fold(graph: torch.fx.Graph, calls: Calls) -> Folded | None:
     Raises:
         TraceError: the steps of the loop differ.
     """
+    targets = [node.target for node in graph.nodes if node.op == "call_module"]
+    if len(targets) == len(set(targets)):
+        return None
     steps = _looped_calls(graph, calls)
     if not any(steps.values()):
         return None

@@ -7,6 +7,7 @@ square, layers right behind a sub-graph), a correct file is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import nir
@@ -80,4 +81,17 @@ def _read_anew(graph: nir.NIRGraph) -> nir.NIRGraph:
             nodes[name] = kind(**fields)
         else:
             nodes[name] = node
-    return nir.NIRGraph(nodes, list(graph.edges), metadata={}, type_check=True)
+    return _Read(nodes, list(graph.edges), metadata={}, type_check=True)
+
+
+class _Read(nir.NIRGraph):
+    """nir's graph, which looks for its Inputs once: nir asks for them at each edge, and goes through all nodes."""
+
+    @property
+    def inputs(self) -> dict[str, nir.Input]:
+        """The Input nodes by name."""
+        return self._inputs
+
+    @cached_property
+    def _inputs(self) -> dict[str, nir.Input]:
+        return {name: node for name, node in self.nodes.items() if isinstance(node, nir.Input)}

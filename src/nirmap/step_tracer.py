@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.fx import Node, Proxy
+from torch.fx.proxy import Scope, ScopeContextManager
 
 from nirmap.arguments import Arguments, parameters_of
 from nirmap.entries import Shape
@@ -61,10 +62,10 @@ class StepTracer(torch.fx.Tracer):
         self.shapes: dict[Node, Shape] = {}
         self.state = _State(plan)
         self.constants: dict[str, torch.Tensor] = {}
+        self.tensor_names: dict[torch.Tensor, str] = {}
         self.entries: dict[str, int] = {}
         self.results: list[Result] = []
         self.inputs: dict[str, Proxy] = {}
-        self.path: list[str] = []
         self.failed: str | None = None
 
     # What torch.fx asks for
@@ -92,18 +93,17 @@ class StepTracer(torch.fx.Tracer):
         self, m: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Enters a module, or records its call, and remembers which one it was."""
-        self.path.append(self.path_of_module(m))
+        path = self.path_of_module(m)
         try:
             container = self.leaves.container(m)
             axis = None if container is None else self.leaves.sequence_axis(m)
             if container is not None and container.each_step is not None and axis is not None:
-                return self._each_step(m, container.each_step, axis, (*args, *kwargs.values()))
+                with ScopeContextManager(self.scope, Scope(path, type(m))):
+                    return self._each_step(m, container.each_step, axis, (*args, *kwargs.values()))
             return super().call_module(m, forward, args, kwargs)
         except Exception:
-            self.failed = self.path[-1] if self.failed is None else self.failed
+            self.failed = path if self.failed is None else self.failed
             raise
-        finally:
-            self.path.pop()
 
     def _each_step(self, m: torch.nn.Module, held: str, axis: int, args: tuple[Any, ...]) -> Any:
         """Enters a module that goes through the steps of a sequence, for one of them."""
@@ -126,26 +126,30 @@ class StepTracer(torch.fx.Tracer):
         """Records a call, with the line and the module that it stands in."""
         node = super().create_node(*args, **kwargs)
         node.meta[LINE] = line_of_call(inspect.currentframe(), _STEP)
-        node.meta[INSIDE] = self.path[-1] if self.path else ""
+        node.meta[INSIDE] = self.scope.module_path
         return node
 
     def create_arg(self, a: Any) -> Any:
         """An argument as torch.fx keeps it: tensors as constants, structures as tuples."""
+        if isinstance(a, Proxy):
+            return a.node
         if isinstance(a, torch.Tensor) and not isinstance(a, torch.nn.Parameter):
             return self._constant(a)
+        if not is_named_tuple(a) and isinstance(a, dict | tuple | list):
+            return super().create_arg(a)
         parts = parts_of(a)
-        if parts is not None and (is_named_tuple(a) or not isinstance(a, dict | tuple | list)):
+        if parts is not None:
             return tuple(self.create_arg(part) for part in parts.values())
         return super().create_arg(a)
 
     def _constant(self, value: torch.Tensor) -> Node:
-        name = next((name for name, buffer in self.root.named_buffers() if buffer is value), None)
-        if name is None:
-            name = next((name for name, kept in self.constants.items() if kept is value), None)
-        if name is None:
+        if value not in self.tensor_names:
+            # The forward may have made buffers of tensors since the names were collected.
+            self.tensor_names.update((buffer, name) for name, buffer in self.root.named_buffers())
+        if value not in self.tensor_names:
             name = f"constant_{len(self.constants)}"
-            self.constants[name] = value
-        return self.create_node("get_attr", name, (), {})
+            self.tensor_names[value], self.constants[name] = name, value
+        return self.create_node("get_attr", self.tensor_names[value], (), {})
 
     def create_args_for_root(
         self, root_fn: Any, is_module: bool, concrete_args: Any = None

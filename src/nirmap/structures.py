@@ -6,7 +6,8 @@ A structure is a tuple, a list, a dictionary, a named tuple or a dataclass, at a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator
+import operator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -108,58 +109,58 @@ def unchanged(root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool])
     """
     # Frameworks may have a method of their own that is called ``modules``.
     attributes = [(module, dict(vars(module))) for module in torch.nn.Module.modules(root)]
-    restore: list[Callable[[], None]] = []
+    kept = _Kept()
     for module, before in attributes:
-        for name, value in before.items():
-            if name not in _OF_EVERY_MODULE:
-                _keep_container(value, restore)
+        for name in before.keys() - _OF_EVERY_MODULE:
+            kept.add(before[name])
         if not is_leaf(module):
             for buffer in vars(module)["_buffers"].values():
                 if buffer is not None:
-                    _keep_tensor(buffer, restore)
+                    kept.tensors.append((buffer, buffer.detach().clone(), buffer._version))
     try:
         yield
     finally:
         for module, before in attributes:
             now = vars(module)
-            for name in now.keys() - before.keys():
-                del now[name]
+            if now.keys() != before.keys():
+                for name in now.keys() - before.keys():
+                    del now[name]
             now.update(before)
-        for undo in restore:
-            undo()
+        kept.put_back()
 
 
-def _keep_container(value: Any, restore: list[Callable[[], None]]) -> None:
-    if is_dictionary(value):
-        held, entries = value, dict(value)
+class _Kept:
+    """Containers and tensors, each with what was in it."""
 
-        def undo_dict() -> None:
-            if held.keys() != entries.keys() or any(held[key] is not entries[key] for key in entries):
-                held.clear()
-                held.update(entries)
+    def __init__(self) -> None:
+        self.dictionaries: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+        self.lists: list[tuple[list[Any], list[Any]]] = []
+        self.tensors: list[tuple[torch.Tensor, torch.Tensor, int]] = []
 
-        restore.append(undo_dict)
-        inner = list(entries.values())
-    elif is_list(value):
-        items = value
-        inner, copied = list(items), list(items)
+    def add(self, value: Any) -> None:
+        """Keeps what is in a value, at any depth, if that is a container."""
+        if is_dictionary(value):
+            self.dictionaries.append((value, dict(value)))
+            inner: Iterable[Any] = value.values()
+        elif is_list(value):
+            self.lists.append((value, list(value)))
+            inner = value
+        else:
+            return
+        for part in inner:
+            if isinstance(part, dict | list):
+                self.add(part)
 
-        def undo_list() -> None:
-            items[:] = copied
-
-        restore.append(undo_list)
-    else:
-        return
-    for part in inner:
-        _keep_container(part, restore)
-
-
-def _keep_tensor(tensor: torch.Tensor, restore: list[Callable[[], None]]) -> None:
-    before, version = tensor.detach().clone(), tensor._version
-
-    def undo() -> None:
-        if tensor._version != version:
-            with torch.no_grad():
-                tensor.copy_(before)
-
-    restore.append(undo)
+    def put_back(self) -> None:
+        """Makes all of them what they were."""
+        for dictionary, entries in self.dictionaries:
+            are_the_same = map(operator.is_, dictionary.values(), entries.values())
+            if dictionary.keys() != entries.keys() or not all(are_the_same):
+                dictionary.clear()
+                dictionary.update(entries)
+        for items, before in self.lists:
+            items[:] = before
+        for tensor, numbers, version in self.tensors:
+            if tensor._version != version:
+                with torch.no_grad():
+                    tensor.copy_(numbers)

@@ -42,8 +42,18 @@ _HARMLESS = frozenset(
 
 def class_of(module: torch.nn.Module) -> type[torch.nn.Module]:
     """The class of a module, before torch made another one of it to compute its parameters."""
+    if not has_parametrizations(module):
+        return type(module)
     kind: type[torch.nn.Module] = torch.nn.utils.parametrize.type_before_parametrizations(module)
     return kind
+
+
+def has_parametrizations(module: torch.nn.Module) -> bool:
+    """Whether torch computes parameters of a module whenever they are read."""
+    # torch asks every module for the attribute, which is slow where there is none.
+    return "parametrizations" in getattr(
+        module, "_modules", ()
+    ) and torch.nn.utils.parametrize.is_parametrized(module)
 
 
 def check_overrides(
@@ -69,11 +79,11 @@ def check_overrides(
 
 def _overridden(kind: type[torch.nn.Module], base: type[torch.nn.Module], rows: Iterable[Row]) -> list[str]:
     """What a subclass changes of the class that the table speaks of, construction and printing apart."""
+    own = {name for entry in kind.__mro__[: kind.__mro__.index(base)] for name in vars(entry)}
+    if not own:
+        return []
     relied = {"forward", "__call__", "_call_impl", "__getattr__"}
     relied |= {name.partition(".")[0] for row in rows for name in row.accounted}
     for entry in base.__mro__[: base.__mro__.index(torch.nn.Module)]:
         relied |= vars(entry).keys()
-    relied -= _HARMLESS
-    return sorted(
-        {name for entry in kind.__mro__[: kind.__mro__.index(base)] for name in vars(entry) if name in relied}
-    )
+    return sorted(own & relied - _HARMLESS)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dis
+import functools
+import inspect
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import CodeType
 from typing import Any, Protocol, cast
 
 from torch.fx import Node, Proxy
@@ -80,6 +84,20 @@ class Value(Proxy):
             else tuple(entries)
         )
 
+    def __iter__(self) -> Iterator[Any]:
+        """The entries, as many as the caller unpacks it into; else what the tracer knows of them.
+
+        torch.fx disassembles the whole of the caller for each unpacking.
+        """
+        frame = inspect.currentframe()
+        caller = None if frame is None else frame.f_back
+        whole: Any = self
+        count = None if caller is None else unpackings(caller.f_code).get(caller.f_lasti)
+        if count is None:
+            entries: Iterator[Any] = whole.tracer.iter(self)
+            return entries
+        return (whole[index] for index in range(count))
+
     def along(self, axis: int) -> Iterator[Any] | None:
         """The entries along an axis, 0 or 1; None where no sample says their number."""
         shape = self._shapes().get(self.node)
@@ -90,6 +108,16 @@ class Value(Proxy):
 
     def _shapes(self) -> dict[Node, Shape]:
         return cast("KnowsShapes", self.tracer).shapes
+
+
+@functools.lru_cache(maxsize=1024)
+def unpackings(code: CodeType) -> Mapping[int, int]:
+    """The places in a function where it unpacks a value, and into how many."""
+    return {
+        instruction.offset: instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname == "UNPACK_SEQUENCE"
+    }
 
 
 def _size(node: Node, known: dict[Node, Shape]) -> int | None:
