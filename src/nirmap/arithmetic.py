@@ -52,8 +52,9 @@ class Arithmetic:
         self.names = names
         self.values: dict[Node, Value] = {}
         self.graph = GraphUnderConstruction()
-        # Which node's state each state entry was given as, and which entries were used as signals.
+        # Which node's state each state entry was given as, as which argument, and which entries were used as signals.
         self.given_to: dict[int, str] = {}
+        self.given_as: dict[int, str] = {}
         self.fed_back: dict[int, str] = {}
 
     def where(self, node: Node) -> str:
@@ -232,7 +233,7 @@ class Arithmetic:
             if index == value.output_index:
                 output = Signal.of(value.node)
                 return output if value.time_axis is None else Stepped(output, value.time_axis, value.whole)
-            return StateValue(value.node) if index else Unread(value.node)
+            return self._state(arguments["input"], index, value.node) if index else Unread(value.node)
         if isinstance(value, StateParts) and isinstance(index, int):
             name = value.names[index // 2]
             return Signal.of(name, delayed=True) if index % 2 else StateValue(name)
@@ -244,6 +245,12 @@ class Arithmetic:
         raise TraceError(
             where, f"{index!r} of a signal", "a whole signal, since NIR has no node that selects", do
         )
+
+    def _state(self, call: Node, index: int, node: str) -> StateValue:
+        """What a module returned of its state at an index."""
+        is_module = call.op == "call_module"
+        module = self.root.get_submodule(str(call.target)) if is_module else None
+        return StateValue(node, None if module is None else self.leaves.variable(module, index))
 
     def add(self, node: Node, module: torch.nn.Module, name: str, signal: Signal, where: str) -> Value:
         """The node for a module, and what the module returned."""

@@ -158,6 +158,14 @@ class Leaves:
         state = self._state_of(module)
         return None if state is None else returned_values(state, module)
 
+    def variable(self, module: torch.nn.Module, index: int) -> str | None:
+        """The state variable that a module returns at an index, as its argument is called; None where that is open."""
+        state = None if isinstance(module, OWN) or self.given(module) is not None else self._state_of(module)
+        if state is None or state.call != "positional":
+            return None
+        names = state.returns or [entry.kept_as for entry in state.variables]
+        return names[index - 1] if 0 < index <= len(names) else None
+
     def goes_on(self, module: torch.nn.Module) -> bool:
         """Whether a module that is given no state goes on from that of its last call."""
         state = None if isinstance(module, OWN) or self.given(module) is not None else self._state_of(module)

@@ -32,12 +32,14 @@ class Calls:
     Attributes:
         is_stateful: whether a module returns its output and its state.
         goes_on: whether a module keeps its state in itself from one call to the next.
+        check_state: raises an error for a state that is given as another one of the same module.
         is_zero: whether a value is zero, or an entry of the state.
         entries: the number of the state entry for which a placeholder stands, by the placeholder's name.
     """
 
     is_stateful: Asked
     goes_on: Asked
+    check_state: Callable[[Node], None]
     is_zero: Asked
     entries: Mapping[str, int] = field(default_factory=dict[str, int])
 
@@ -81,7 +83,11 @@ def fold(graph: torch.fx.Graph, calls: Calls) -> Folded | None:
 
 
 def _looped_calls(graph: torch.fx.Graph, calls: Calls) -> dict[Node, int]:
-    """For each call of a stateful module its number, if each call has the state of the one before."""
+    """For each call of a stateful module its number, if each call has the state of the one before.
+
+    Raises:
+        TraceError: it has it in another order.
+    """
     steps: dict[Node, int] = {}
     last: dict[Any, Node] = {}
     for node in graph.nodes:
@@ -89,6 +95,7 @@ def _looped_calls(graph: torch.fx.Graph, calls: Calls) -> dict[Node, int]:
             continue
         before, given = last.get(node.target), {_returned_by(entry) for entry in _state_of(node)}
         if before is None or given == {before} or (not given and calls.goes_on(node)):
+            calls.check_state(node)
             steps[node] = 0 if before is None else steps[before] + 1
             last[node.target] = node
     return steps

@@ -11,6 +11,7 @@ from nirmap.leaves import Leaves
 from nirmap.reading import Reader
 from nirmap.recording import Recording
 from nirmap.signals import Constant, Returned, Signal, StateEntry, StateValue, Stepped, Value
+from nirmap.state_arguments import misplaced
 from nirmap.step_tracer import Result
 from nirmap.structures import parts_of
 from nirmap.time_axes import axis_of_inputs
@@ -157,6 +158,9 @@ class RecordingReader(Reader):
             value = entries[number]
             held = self.values.get(value) if isinstance(value, Node) else None
             owner = held.node if isinstance(held, StateValue) else node
+            variable, argument = getattr(held, "variable", None), self.given_as[number]
+            if variable not in (None, argument) and number in self.recording.structured:
+                raise misplaced(f"node {node!r}", argument, variable)
             if owner not in (None, node) and number in self.recording.structured:
                 raise TraceError(
                     f"node {node!r}",

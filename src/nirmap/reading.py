@@ -33,6 +33,7 @@ from nirmap.signals import (
     Stepped,
     Value,
 )
+from nirmap.state_arguments import misplaced, state_arguments
 from nirmap.stepping import Stepping
 from nirmap.structures import parts_of
 from nirmap.subclasses import class_of
@@ -108,8 +109,8 @@ class Reader(Stepping):
         )
         if bypassed is not None and bypassed.joins_time is not None and isinstance(value, Stepped):
             return value.signal
-        for other in others:
-            self._take_state(other, value, where)
+        for name, other in others.items():
+            self._take_state(name, other, value, where)
         return value
 
     def _call(self, node: Node, entry: Any, module: torch.nn.Module, where: str) -> Value:
@@ -126,7 +127,7 @@ class Reader(Stepping):
         target = str(node.target)
         return self.add(node, module, self.names.get(target, target), signal, where)
 
-    def _take_state(self, entry: Any, value: Value, where: str) -> None:
+    def _take_state(self, name: str, entry: Any, value: Value, where: str) -> None:
         """Takes note of a module's state argument.
 
         Raises:
@@ -134,12 +135,12 @@ class Reader(Stepping):
         """
         parts = parts_of(entry)
         for part in () if parts is None else parts.values():
-            self._take_state(part, value, where)
+            self._take_state(name, part, value, where)
         held = self.values.get(entry) if isinstance(entry, Node) else entry
         if held is None or parts is not None or (isinstance(held, Constant) and not held.value.any()):
             return  # nothing, or the initial state
         if isinstance(value, Returned) and isinstance(held, StateEntry):
-            self.given_to[held.number] = value.node
+            self.given_to[held.number], self.given_as[held.number] = value.node, name
         elif not isinstance(value, Returned) or not isinstance(held, StateValue):
             expected = "one input, and state that modules returned"
             do = "join several inputs with + before the module"
@@ -147,6 +148,8 @@ class Reader(Stepping):
         elif held.node is not None and self.graph.last_part(held.node) != value.node:
             expected = f"that of {value.node!r}"
             raise TraceError(where, f"the state of {held.node!r}", expected, "give each module its own state")
+        elif held.variable not in (None, name):
+            raise misplaced(where, name, str(held.variable))
 
     def add(self, node: Node, module: torch.nn.Module, name: str, signal: Signal, where: str) -> Value:
         """The node for a module, and what the module returned."""
@@ -306,14 +309,15 @@ def _needed(graph: torch.fx.Graph) -> set[Node]:
     return needed
 
 
-def _input_and_state(node: Node, module: torch.nn.Module, where: str) -> tuple[Any, list[Any]]:
-    """The first argument of a module's call, and the others."""
+def _input_and_state(node: Node, module: torch.nn.Module, where: str) -> tuple[Any, dict[str, Any]]:
+    """The first argument of a module's call, and the others by their names."""
+    others = state_arguments(node, module)
     if node.args:
-        return node.args[0], [*node.args[1:], *node.kwargs.values()]
+        return node.args[0], others
     name = next(iter(inspect.signature(module.forward).parameters), "")
-    if name not in node.kwargs:
+    if name not in others:
         raise TraceError(where, "a call without its first argument", f"the input, as {name!r}")
-    return node.kwargs[name], [value for key, value in node.kwargs.items() if key != name]
+    return others.pop(name), others
 
 
 def _is_unpacked(node: Node) -> bool:

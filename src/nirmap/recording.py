@@ -146,7 +146,7 @@ def _recording(
         for number in numbers
         if isinstance(slot, tuple) or not isinstance(plan[slot], Leaf)
     }
-    folded = fold(tracer.graph, Calls(tracer.returns_state, tracer.goes_on, tracer.is_zero, tracer.entries))
+    folded = fold(tracer.graph, _calls(tracer))
     if folded is not None and len(_results(tracer.graph)) != len(tracer.results):
         tracer.results = [Result(None, None)]
     for name in () if folded is None else folded.entries:
@@ -162,6 +162,11 @@ def _recording(
         {} if folded is None else folded.axes,
         first,
     )
+
+
+def _calls(tracer: StepTracer) -> Calls:
+    """What a tracer knows of the calls that it recorded."""
+    return Calls(tracer.returns_state, tracer.goes_on, tracer.check_state, tracer.is_zero, tracer.entries)
 
 
 def _results(graph: torch.fx.Graph) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ Scale node when the signal is used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -82,9 +82,11 @@ class StateValue:
 
     Attributes:
         node: whose state it is, where that is known.
+        variable: which variable of it, by the name of the module's argument, where there are several.
     """
 
     node: str | None = None
+    variable: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

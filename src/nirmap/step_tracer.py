@@ -21,6 +21,7 @@ from nirmap.errors import TraceError
 from nirmap.functions import is_zeros
 from nirmap.leaves import Leaves
 from nirmap.source_lines import line_of_call, line_of_error
+from nirmap.state_arguments import misplaced, state_arguments
 from nirmap.structures import Leaf, aligned, is_named_tuple, is_sequence, parts_of, replaced, values_of
 from nirmap.subclasses import class_of
 from nirmap.time_axes import all_steps, one_step
@@ -204,6 +205,25 @@ class StepTracer(torch.fx.Tracer):
     def goes_on(self, node: Node) -> bool:
         """Whether a call is that of a module which keeps its state in itself from one call to the next."""
         return self.leaves.goes_on(self.root.get_submodule(str(node.target)))
+
+    def check_state(self, node: Node) -> None:
+        """Refuses the call of a module whose state is given as another one than what it was returned as.
+
+        Raises:
+            TraceError: it is.
+        """
+        module = self.root.get_submodule(str(node.target))
+        for name, entry in state_arguments(node, module).items():
+            picked = entry
+            while isinstance(picked, Node) and picked.target in ("detach", "clone", "contiguous"):
+                picked = picked.args[0]
+            if not isinstance(picked, Node) or picked.target is not operator.getitem:
+                continue
+            call, index = picked.args
+            if isinstance(call, Node) and call.target == node.target and isinstance(index, int):
+                variable = self.leaves.variable(module, index)
+                if variable not in (None, name):
+                    raise misplaced(f"module {node.target!r} at {node.meta[LINE]}", name, str(variable))
 
     def is_zero(self, node: Node) -> bool:
         """Whether a value is zero, or an entry of the state, which is zero before the first step."""
