@@ -17,6 +17,7 @@ import torch
 from torch.fx import Node
 
 from nirmap.errors import TraceError
+from nirmap.loop_steps import step_of, unstacked
 from nirmap.step_tracer import LINE
 from nirmap.structures import is_dictionary, is_sequence, values_of
 
@@ -61,7 +62,7 @@ def fold(graph: torch.fx.Graph, calls: Calls) -> Folded | None:
     """Takes all steps of a loop but the first out of a recorded graph.
 
     Args:
-        graph: the recording. Calls that are taken out stay in it, without users.
+        graph: the recording.
         calls: what is known of its calls.
 
     Returns:
@@ -76,6 +77,7 @@ def fold(graph: torch.fx.Graph, calls: Calls) -> Folded | None:
     steps = _looped_calls(graph, calls)
     if not any(steps.values()):
         return None
+    unstacked(graph)
     folding = _Folding(graph, steps, calls)
     for node in graph.nodes:
         folding.visit(node)
@@ -120,6 +122,8 @@ class _Folding:
         self.calls = steps
         self.is_zero, self.entries = calls.is_zero, calls.entries
         self.length = 1 + max(steps.values())
+        # What is made of the values of all steps.
+        self.whole: set[Node] = set()
         self.step: dict[Node, int | None] = {}
         self._find_steps()
         self.first: dict[Node, Node] = {}
@@ -140,10 +144,18 @@ class _Folding:
             own = self.calls.get(node, _step_of_input(node))
             if own is not None and any(cast("int", entry) > own for entry in known):
                 raise self._unlike(node, f"step {own} takes a value of a later one")
+            if self._is_of_all_steps(node):
+                of_one = known if own is None else {own}
+                if of_one and not _is_all_steps(node):
+                    raise self._unlike(node, f"step {of_one.pop()} meets the values of all steps")
+                self.whole.add(node)
+                step[node] = None
+                continue
             step[node] = own if own is not None else max(cast("set[int]", known), default=None)
         for node in reversed(self.graph.nodes):
             if (
                 node in self.calls
+                or node in self.whole
                 or node.op in ("placeholder", "get_attr")
                 or _step_of_input(node) is not None
             ):
@@ -159,6 +171,12 @@ class _Folding:
             ):
                 continue
             step[node] = found
+
+    def _is_of_all_steps(self, node: Node) -> bool:
+        """Whether a call makes a stack, or takes one."""
+        return node.op != "output" and (
+            _is_all_steps(node) or not self.whole.isdisjoint(self._operands(node))
+        )
 
     def _operands(self, node: Node) -> list[Node]:
         """What a call takes, its state apart."""
@@ -180,7 +198,6 @@ class _Folding:
             return
         if _is_all_steps(node):
             self.first[node] = self._all_steps(node, node.args[0])
-            self.step[node] = None
         elif _step_of_input(node) is not None:
             self._take_input(node)
         elif node.op == "placeholder":
@@ -189,8 +206,7 @@ class _Folding:
             self._take_call(node)
 
     def _take_input(self, node: Node) -> None:
-        source = cast("Node", node.args[0])
-        axis = 1 if is_sequence(node.args[1]) else 0
+        source, axis, _ = cast("tuple[Node, int, int]", step_of(node))
         if self.axes.setdefault(source.name, axis) != axis:
             raise self._unlike(node, f"the steps of {source.name!r} are taken along the axes 0 and 1")
         self.first[node] = self.first[source]
@@ -257,6 +273,9 @@ class _Folding:
             if node is not output and node not in placeholders.values():
                 node.args, node.kwargs = self._folded(node, placeholders)
         output.args = ((results, (*entries, *placeholders)),)
+        for node in reversed(list(self.graph.nodes)):
+            if node is not output and node not in placeholders.values() and self.first[node] is not node:
+                self.graph.erase_node(node)
         return Folded(self.axes, tuple(node.name for node in placeholders.values()))
 
     def _placeholders(self, entries: tuple[Any, ...]) -> dict[Node, Node]:
@@ -320,7 +339,8 @@ class _Folding:
             f"a stateful module that is called {self.length} times, as by a loop over time steps, where {found}",
             "one call, or steps that are alike, each with the state of the one before, of which forward returns the "
             "values of all, or of the last",
-            "make two modules with equal parameters, or pass a module whose forward is one step of the loop",
+            "make two modules with equal parameters, or pass a module whose forward is one step of the loop, and sum up or "
+            "pick out steps outside of it",
         )
 
     def _result(self, output: Node, part: Any) -> Any:
@@ -346,15 +366,6 @@ def _is_all_steps(node: Node) -> bool:
 
 
 def _step_of_input(node: Node) -> int | None:
-    """The time step of an input that a call takes: that of ``x[t]``, or ``x[:, t]`` behind a batch."""
-    is_item = node.op == "call_function" and node.target is operator.getitem
-    source = node.args[0] if is_item else None
-    return _index(node.args[1]) if isinstance(source, Node) and source.op == "placeholder" else None
-
-
-def _index(value: Any) -> int | None:
-    if isinstance(value, int):
-        return value
-    if is_sequence(value):
-        return _index(value[1]) if len(value) == 2 and value[0] == slice(None) else None
-    return None
+    """The time step of an input that a call takes."""
+    taken = step_of(node)
+    return taken[2] if taken is not None and taken[0].op == "placeholder" else None

@@ -81,7 +81,7 @@ class StepTracer(torch.fx.Tracer):
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
         """The time steps of an input, in a loop over them."""
-        entries = obj.along(0) if isinstance(obj, Value) else None
+        entries = obj.entries() if isinstance(obj, Value) else None
         if entries is None and obj.node.op == "placeholder":
             raise UnknownSizeError(str(obj.node))
         if entries is not None:

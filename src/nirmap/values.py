@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any, Protocol, cast
 
+import torch
 from torch.fx import Node, Proxy
 
 from nirmap.entries import Shape
@@ -97,6 +98,18 @@ class Value(Proxy):
             entries: Iterator[Any] = whole.tracer.iter(self)
             return entries
         return (whole[index] for index in range(count))
+
+    def entries(self) -> Iterator[Any] | None:
+        """Entries along the first axis, or of what ``torch.unbind`` returned; None for an unknown number."""
+        node = self.node
+        if node.target is not torch.unbind:
+            return self.along(0)
+        axis = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
+        shape = self._shapes().get(cast("Node", node.args[0]))
+        if not isinstance(axis, int) or shape is None or not -len(shape) <= axis < len(shape):
+            return None
+        whole: Any = self
+        return iter([whole[index] for index in range(shape[axis])])
 
     def along(self, axis: int) -> Iterator[Any] | None:
         """The entries along an axis, 0 or 1; None where no sample says their number."""
