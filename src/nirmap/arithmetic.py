@@ -102,10 +102,9 @@ class Arithmetic:
                 "a signal of a single step",
                 "NIR has no node over time; do it with what the network gives, outside of the model",
             )
-        if isinstance(value, StateValue | StateEntry | StateParts):
-            raise TraceError(
-                where, "the state of a module", "the output of a module", "NIR has edges for outputs only"
-            )
+        is_kept = isinstance(value, Constant) and value.is_state
+        if is_kept or isinstance(value, StateValue | StateEntry | StateParts):
+            raise _state_of_a_module(where)
         if isinstance(value, Constant) and not value.value.any():
             do = "give the state of the step before as an argument that defaults to None, and return the new one"
             raise TraceError(where, "zeros in place of a signal", "the output of a module", do)
@@ -119,6 +118,9 @@ class Arithmetic:
             return Constant(node.name, torch.zeros(()))
         held = {entry: self.values.get(entry) for entry in node.all_input_nodes}
         constants = {entry: value.value for entry, value in held.items() if isinstance(value, Constant)}
+        for value in held.values():
+            if isinstance(value, Constant) and value.is_state:
+                raise _state_of_a_module(where)
         if held and len(constants) == len(held):
             return Constant(node.name, evaluated(node, constants, where))
         function = function_of(node, where)
@@ -255,6 +257,12 @@ class Arithmetic:
     def add(self, node: Node, module: torch.nn.Module, name: str, signal: Signal, where: str) -> Value:
         """The node for a module, and what the module returned."""
         raise NotImplementedError
+
+
+def _state_of_a_module(where: str) -> TraceError:
+    """The error for state that is used as a signal."""
+    expected, do = "the output of a module", "NIR has edges for outputs only"
+    return TraceError(where, "the state of a module", expected, do)
 
 
 def reciprocal(divisor: float | Constant | None, where: str) -> float | Constant:

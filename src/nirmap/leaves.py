@@ -177,7 +177,6 @@ class Leaves:
         return frozenset(
             name
             for call in calls
-            if call.call == "attributes"
             for name in (*call.zeroed, *call.hides, *(variable.kept_as for variable in call.variables))
         )
 

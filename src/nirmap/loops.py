@@ -339,8 +339,8 @@ class _Folding:
             f"a stateful module that is called {self.length} times, as by a loop over time steps, where {found}",
             "one call, or steps that are alike, each with the state of the one before, of which forward returns the "
             "values of all, or of the last",
-            "make two modules with equal parameters, or pass a module whose forward is one step of the loop, and sum up or "
-            "pick out steps outside of it",
+            "make two modules with equal parameters, or pass a module whose forward is one step of the loop, and sum "
+            "up or pick out steps outside of it",
         )
 
     def _result(self, output: Node, part: Any) -> Any:

@@ -41,8 +41,11 @@ class RecordingReader(Reader):
 
     def constant(self, node: Node) -> Value:
         """A parameter, a buffer, or a tensor that forward made."""
-        kept = self.recording.constants.get(str(node.target))
-        return super().constant(node) if kept is None else Constant(node.name, kept.detach())
+        target = str(node.target)
+        kept = self.recording.constants.get(target)
+        if kept is None:
+            return super().constant(node)
+        return Constant(node.name, kept.detach(), is_state=self._is_kept_state(target))
 
     def output(self, node: Node) -> None:
         """Adds the outputs, and draws the edges, those that lead back from the step before among them."""

@@ -1,9 +1,11 @@
 """Records one step of a model with ``torch.fx``, including the state that goes from one step to the next.
 
 State comes back from a model in a structure of its own: tuples, lists, dictionaries, named tuples, or attributes that a
-forward assigns. So a model is recorded twice. The first time, its state is None, and what it returns or assigns shows
-the structure. The second time, the state is that structure, with a placeholder for each entry; whatever the model
-returns in the place of an entry is what that entry will be in the next step.
+forward assigns. So a model is recorded more than once. The first time, its state is None, and what it returns or
+assigns shows the structure. Then, the state is that structure, with a placeholder for each entry, until no further entries come
+to light; whatever the model returns in the place of an entry is what that entry will be in the next step.
+
+In the end, the next call is recorded too (:mod:`nirmap.next_call`).
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from typing import Any, cast
 import torch
 
 from nirmap.arguments import Arguments, arguments_of
+from nirmap.constants import Constants
 from nirmap.entries import Shape
 from nirmap.errors import NirmapError, TraceError
 from nirmap.leaves import Leaves
 from nirmap.loops import Calls, fold
+from nirmap.next_call import check_next_call, differs
 from nirmap.step_tracer import Result, Slot, StepTracer, zeros_of_recorded_sizes
-from nirmap.structures import Leaf, unchanged, values_of
+from nirmap.structures import Leaf, joined, outline, unchanged, values_of
 
 
 @dataclass
@@ -32,7 +36,8 @@ class Recording:
         graph: the calls, in order. The argument of its output is (results, entries): what is returned, and what each
             entry of the state becomes, or None.
         root: the module whose submodules are called.
-        constants: tensors that are neither parameters nor buffers, by the target of their get_attr node.
+        constants: tensors that are neither parameters nor buffers, by the target of their get_attr node, and those
+            that modules keep as their state.
         entries: the number of the state entry for which a placeholder stands, by the placeholder's name.
         results: names and state entries of the results; the values are those in the graph.
         structured: the state entries that are parts of a structure, or of an attribute, so that their place says whose
@@ -118,20 +123,27 @@ def record(
             tracer = _run(root, leaves, plan, arguments, samples)
         except TraceError:
             raise error from error.__cause__
-    wanted = {**plan, **tracer.wanted()}
-    first = None
-    if wanted != plan:
-        if not plan and _begins_with_nothing(root, arguments, wanted):
-            first = _recording(tracer, root, alone)
-        tracer = _run(root, leaves, wanted, arguments, samples)
+    first, wanted = None, {**plan, **tracer.wanted()}
+    if not plan and wanted and _begins_with_nothing(root, arguments, wanted):
+        first = _recording(tracer, root, alone)
+    # What goes from place to place in the state, as in a queue, comes to light step by step.
+    while outline(wanted) != outline(plan):
+        plan = wanted
+        tracer = _run(root, leaves, plan, arguments, samples, is_planned=True)
+        wanted = _further(plan, tracer.wanted())
     return _recording(tracer, root, alone, first)
+
+
+def _further(plan: Mapping[Slot, Any], found: Mapping[Slot, Any]) -> dict[Slot, Any]:
+    """The state that was planned, with what else turned out to change."""
+    return {**found, **{slot: joined(held, found.get(slot, held)) for slot, held in plan.items()}}
 
 
 def _begins_with_nothing(root: torch.nn.Module, arguments: Arguments, wanted: Mapping[Slot, Any]) -> bool:
     """Whether a model was recorded without state: that of its arguments None, that in attributes nothing or zeros."""
     if any(isinstance(slot, str) and slot not in arguments.optional for slot in wanted):
         return False
-    kept = [vars(root.get_submodule(slot[0])).get(slot[1]) for slot in wanted if isinstance(slot, tuple)]
+    kept = [getattr(root.get_submodule(slot[0]), slot[1], None) for slot in wanted if isinstance(slot, tuple)]
     return not any(bool(tensor.any()) for tensor in values_of(kept, torch.Tensor))
 
 
@@ -154,7 +166,7 @@ def _recording(
     return Recording(
         tracer.graph,
         root,
-        tracer.constants,
+        {**tracer.constants.values, **tracer.constants.states},
         tracer.entries,
         tracer.results,
         frozenset(structured),
@@ -181,10 +193,33 @@ def _run(
     plan: Mapping[Slot, Any],
     arguments: Arguments,
     samples: Sequence[Shape],
+    is_planned: bool = False,
 ) -> StepTracer:
-    """One recording, with the state that is planned."""
-    tracer = StepTracer(leaves, plan, arguments, samples)
-    with unchanged(root, leaves.is_leaf), zeros_of_recorded_sizes(tracer):
+    """One recording, with the state that is planned; if that is all of it, the next call is held against it."""
+    with unchanged(root, leaves.is_leaf):
+        constants = Constants(root, leaves.kept_state, leaves.is_leaf)
+        tracer = _traced(root, leaves, plan, arguments, samples, constants)
+        wanted = _further(plan, tracer.wanted()) if is_planned else {**plan, **tracer.wanted()}
+        if outline(wanted) == outline(plan):
+            try:
+                following = _traced(root, leaves, plan, arguments, samples, constants.anew())
+            except TraceError as error:
+                raise differs(None) from error
+            check_next_call(tracer, following)
+    return tracer
+
+
+def _traced(
+    root: torch.nn.Module,
+    leaves: Leaves,
+    plan: Mapping[Slot, Any],
+    arguments: Arguments,
+    samples: Sequence[Shape],
+    constants: Constants,
+) -> StepTracer:
+    """A call of the model, which changes what it changes."""
+    tracer = StepTracer(leaves, plan, arguments, samples, constants)
+    with zeros_of_recorded_sizes(tracer):
         try:
             tracer.graph = tracer.trace(root)
         except NirmapError:

@@ -118,10 +118,17 @@ class StateParts:
 
 @dataclass(frozen=True)
 class Constant:
-    """A parameter or buffer of the network, or a tensor that its forward made."""
+    """A parameter or buffer of the network, or a tensor that its forward made.
+
+    Attributes:
+        name: the name of the tensor.
+        value: the tensor.
+        is_state: whether it is what a module keeps of its state.
+    """
 
     name: str
     value: torch.Tensor
+    is_state: bool = False
 
 
 @dataclass(frozen=True)

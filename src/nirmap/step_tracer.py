@@ -16,6 +16,7 @@ from torch.fx import Node, Proxy
 from torch.fx.proxy import Scope, ScopeContextManager
 
 from nirmap.arguments import Arguments, parameters_of
+from nirmap.constants import Constants
 from nirmap.entries import Shape
 from nirmap.errors import TraceError
 from nirmap.functions import is_zeros
@@ -54,7 +55,12 @@ class StepTracer(torch.fx.Tracer):
     """Enters every module but the leaves, and remembers for each call the module and the line that it stands in."""
 
     def __init__(
-        self, leaves: Leaves, plan: Mapping[Slot, Any], arguments: Arguments, samples: Sequence[Shape]
+        self,
+        leaves: Leaves,
+        plan: Mapping[Slot, Any],
+        arguments: Arguments,
+        samples: Sequence[Shape],
+        constants: Constants,
     ) -> None:
         super().__init__()
         self.leaves = leaves
@@ -62,8 +68,7 @@ class StepTracer(torch.fx.Tracer):
         self.samples = samples
         self.shapes: dict[Node, Shape] = {}
         self.state = _State(plan)
-        self.constants: dict[str, torch.Tensor] = {}
-        self.tensor_names: dict[torch.Tensor, str] = {}
+        self.constants = constants
         self.entries: dict[str, int] = {}
         self.results: list[Result] = []
         self.inputs: dict[str, Proxy] = {}
@@ -135,22 +140,13 @@ class StepTracer(torch.fx.Tracer):
         if isinstance(a, Proxy):
             return a.node
         if isinstance(a, torch.Tensor) and not isinstance(a, torch.nn.Parameter):
-            return self._constant(a)
+            return self.create_node("get_attr", self.constants.name_of(a), (), {})
         if not is_named_tuple(a) and isinstance(a, dict | tuple | list):
             return super().create_arg(a)
         parts = parts_of(a)
         if parts is not None:
             return tuple(self.create_arg(part) for part in parts.values())
         return super().create_arg(a)
-
-    def _constant(self, value: torch.Tensor) -> Node:
-        if value not in self.tensor_names:
-            # The forward may have made buffers of tensors since the names were collected.
-            self.tensor_names.update((buffer, name) for name, buffer in self.root.named_buffers())
-        if value not in self.tensor_names:
-            name = f"constant_{len(self.constants)}"
-            self.tensor_names[value], self.constants[name] = name, value
-        return self.create_node("get_attr", self.tensor_names[value], (), {})
 
     def create_args_for_root(
         self, root_fn: Any, is_module: bool, concrete_args: Any = None
@@ -184,7 +180,9 @@ class StepTracer(torch.fx.Tracer):
                 positional.append(value)
         for slot, template in self.state.plan.items():
             if isinstance(slot, tuple):
-                vars(self.root.get_submodule(slot[0]))[slot[1]] = self._placeholders(slot, template)
+                module = vars(self.root.get_submodule(slot[0]))
+                held = module["_buffers"] if slot[1] in module["_buffers"] else module
+                held[slot[1]] = self._placeholders(slot, template)
         return (lambda: self._step(positional, named)), []
 
     def _input(self, name: str) -> Proxy:
@@ -227,7 +225,7 @@ class StepTracer(torch.fx.Tracer):
 
     def is_zero(self, node: Node) -> bool:
         """Whether a value is zero, or an entry of the state, which is zero before the first step."""
-        constant = self.constants.get(str(node.target)) if node.op == "get_attr" else None
+        constant = self.constants.values.get(str(node.target)) if node.op == "get_attr" else None
         is_zero = constant is not None and not bool(constant.any())
         return is_zero or is_zeros(node) or node.name in self.entries
 
@@ -255,7 +253,7 @@ class StepTracer(torch.fx.Tracer):
         self._split(returned)
         for module, path in self._paths().items():
             if not self.leaves.is_leaf(module):
-                for attribute, value in vars(module).items():
+                for attribute, value in {**vars(module), **vars(module)["_buffers"]}.items():
                     if attribute not in ("_modules", "_parameters", "_buffers") and values_of(value, Proxy):
                         # A copy: containers are put back to what they were when the recording is over.
                         self.state.after[path, attribute] = replaced(value, Proxy, lambda entry: entry)

@@ -1,12 +1,13 @@
 """Structures of values, and modules that are left as they were.
 
-A structure is a tuple, a list, a dictionary, a named tuple or a dataclass, at any depth.
+A structure is a tuple, a list, a queue (``deque``), a dictionary, a named tuple or a dataclass, at any depth.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import operator
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,11 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
+def is_deque(value: object) -> TypeGuard[deque[Any]]:
+    """Whether a value is a queue with two ends."""
+    return isinstance(value, deque)
+
+
 def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     """Whether a value is a list or a tuple."""
     return isinstance(value, list | tuple)
@@ -50,7 +56,7 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
         return dict(value)
     if is_named_tuple(value):
         return dict(zip(value._fields, value, strict=True))
-    if is_sequence(value):
+    if is_sequence(value) or is_deque(value):
         return dict(enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type | Leaf):
         return {entry.name: getattr(value, entry.name) for entry in dataclasses.fields(value)}
@@ -64,14 +70,40 @@ def replaced(value: Any, kind: type, replace: Replace) -> Any:
     parts = parts_of(value)
     if parts is None:
         return value
-    new = {key: replaced(part, kind, replace) for key, part in parts.items()}
+    return _with_parts(value, {key: replaced(part, kind, replace) for key, part in parts.items()})
+
+
+def _with_parts(value: Any, new: dict[Any, Any]) -> Any:
+    """A structure like another one with other parts."""
     if is_dictionary(value):
         return new
     if is_named_tuple(value):
         return type(value)(**new)
+    if is_deque(value):
+        return deque(new.values(), value.maxlen)
     if is_sequence(value):
         return tuple(new.values()) if isinstance(value, tuple) else list(new.values())
     return dataclasses.replace(value, **new)
+
+
+def joined(one: Any, other: Any) -> Any:
+    """A structure with a leaf where either of two has one; the first where they differ otherwise."""
+    if isinstance(one, Leaf) or isinstance(other, Leaf):
+        return Leaf()
+    parts, others = parts_of(one), parts_of(other)
+    if parts is None:
+        return other if values_of(other, Leaf) else one
+    if others is None or others.keys() != parts.keys():
+        return one
+    return _with_parts(one, {key: joined(part, others[key]) for key, part in parts.items()})
+
+
+def outline(value: Any) -> Any:
+    """What two structures have in common that have leaves in the same places."""
+    if isinstance(value, Leaf):
+        return value
+    parts = parts_of(value)
+    return None if parts is None else [(key, outline(part)) for key, part in parts.items()]
 
 
 def values_of(value: Any, kind: type) -> list[Any]:
@@ -103,10 +135,11 @@ def aligned(template: Any, value: Any) -> list[Any] | None:
 
 @contextmanager
 def unchanged(root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool]) -> Generator[None]:
-    """Whatever happens inside, attributes, containers in them, and buffers are as before in the end.
+    """Whatever happens inside, attributes, containers and tensors in them, and random numbers are as before in the end.
 
     Buffers of leaf modules are only put back, since those modules are not run.
     """
+    randomness = torch.get_rng_state()
     # Frameworks may have a method of their own that is called ``modules``.
     attributes = [(module, dict(vars(module))) for module in torch.nn.Module.modules(root)]
     kept = _Kept()
@@ -116,7 +149,7 @@ def unchanged(root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool])
         if not is_leaf(module):
             for buffer in vars(module)["_buffers"].values():
                 if buffer is not None:
-                    kept.tensors.append((buffer, buffer.detach().clone(), buffer._version))
+                    kept.add_tensor(buffer)
     try:
         yield
     finally:
@@ -127,6 +160,7 @@ def unchanged(root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool])
                     del now[name]
             now.update(before)
         kept.put_back()
+        torch.set_rng_state(randomness)
 
 
 class _Kept:
@@ -134,7 +168,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self.dictionaries: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
-        self.lists: list[tuple[list[Any], list[Any]]] = []
+        self.lists: list[tuple[list[Any] | deque[Any], list[Any]]] = []
         self.tensors: list[tuple[torch.Tensor, torch.Tensor, int]] = []
 
     def add(self, value: Any) -> None:
@@ -142,14 +176,20 @@ class _Kept:
         if is_dictionary(value):
             self.dictionaries.append((value, dict(value)))
             inner: Iterable[Any] = value.values()
-        elif is_list(value):
+        elif is_list(value) or is_deque(value):
             self.lists.append((value, list(value)))
             inner = value
+        elif isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+            self.add_tensor(value)
+            return
         else:
             return
         for part in inner:
-            if isinstance(part, dict | list):
-                self.add(part)
+            self.add(part)
+
+    def add_tensor(self, tensor: torch.Tensor) -> None:
+        """Keeps the numbers of a tensor."""
+        self.tensors.append((tensor, tensor.detach().clone(), tensor._version))
 
     def put_back(self) -> None:
         """Makes all of them what they were."""
@@ -159,7 +199,8 @@ class _Kept:
                 dictionary.clear()
                 dictionary.update(entries)
         for items, before in self.lists:
-            items[:] = before
+            items.clear()
+            items.extend(before)
         for tensor, numbers, version in self.tensors:
             if tensor._version != version:
                 with torch.no_grad():

@@ -1,0 +1,62 @@
+"""The tensors that a forward uses while it is recorded, as they are at that time: it may change them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+
+HeldState = Callable[[torch.nn.Module], frozenset[str]]
+
+
+class Constants:
+    """Names of tensors that are no parameters.
+
+    Args:
+        root: the module that is recorded. Numbers that its modules keep as their state become tensors.
+        state_of: the attributes in which a module keeps its state.
+        is_leaf: whether a module is not entered.
+
+    Attributes:
+        values: the values of those that the module does not have under a name.
+        states: those that are the state of a module, by the name of its attribute.
+    """
+
+    def __init__(
+        self, root: torch.nn.Module, state_of: HeldState, is_leaf: Callable[[torch.nn.Module], bool]
+    ) -> None:
+        self.values: dict[str, torch.Tensor] = {}
+        self.states: dict[str, torch.Tensor] = {}
+        for path, module in torch.nn.Module.named_modules(root):
+            for name in sorted(state_of(module)) if is_leaf(module) else ():
+                value = getattr(module, name, None)
+                if isinstance(value, int | float):
+                    value = torch.tensor(float(value))
+                    setattr(module, name, value)
+                if isinstance(value, torch.Tensor):
+                    self.states[f"{path}.{name}"] = value
+        # Tensors are told apart as objects, and each by its version, which changes with its numbers.
+        self._named = {
+            (buffer, buffer._version): name for name, buffer in torch.nn.Module.named_buffers(root)
+        }
+        self._states = {tensor: name for name, tensor in self.states.items()}
+        self._known: dict[tuple[torch.Tensor, int], str] = {}
+
+    def anew(self) -> Constants:
+        """For the next call of the same module, from which it has other names for what changed in this one."""
+        other = copy.copy(self)
+        other.values, other._known = {}, {}
+        return other
+
+    def name_of(self, value: torch.Tensor) -> str:
+        """The name of a tensor; one for each of the values that it has in the course of a forward."""
+        key = value, value._version
+        if value in self._states:
+            return self._states[value]
+        if key in self._named:
+            return self._named[key]
+        if key not in self._known:
+            self._known[key] = f"constant_{len(self.values)}"
+            self.values[self._known[key]] = value.detach().clone()
+        return self._known[key]
