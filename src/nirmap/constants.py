@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import torch
 
+from nirmap.structures import version_of
+
 HeldState = Callable[[torch.nn.Module], frozenset[str]]
 
 
@@ -38,7 +40,7 @@ class Constants:
                     self.states[f"{path}.{name}"] = value
         # Tensors are told apart as objects, and each by its version, which changes with its numbers.
         self._named = {
-            (buffer, buffer._version): name for name, buffer in torch.nn.Module.named_buffers(root)
+            (buffer, version_of(buffer)): name for name, buffer in torch.nn.Module.named_buffers(root)
         }
         self._states = {tensor: name for name, tensor in self.states.items()}
         self._known: dict[tuple[torch.Tensor, int], str] = {}
@@ -51,7 +53,7 @@ class Constants:
 
     def name_of(self, value: torch.Tensor) -> str:
         """The name of a tensor; one for each of the values that it has in the course of a forward."""
-        key = value, value._version
+        key = value, version_of(value)
         if value in self._states:
             return self._states[value]
         if key in self._named:

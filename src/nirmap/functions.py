@@ -98,7 +98,9 @@ def arguments_of(node: torch.fx.Node, function: Function, where: str) -> dict[st
 def is_in_place(node: torch.fx.Node) -> bool:
     """Whether a call changes its first operand."""
     if node.op == "call_method":
-        name = str(node.target)
-        return name.endswith("_") and not name.endswith("__")
+        name, known = str(node.target), meaning(node)
+        # What only concerns gradients changes nothing here.
+        is_bypass = known is not None and known.means == "bypass"
+        return name.endswith("_") and not name.endswith("__") and not is_bypass
     function = FUNCTIONS.get(node.target) if callable(node.target) else None
     return function is not None and function.name in _IN_PLACE

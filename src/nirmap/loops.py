@@ -22,7 +22,7 @@ from nirmap.step_tracer import LINE
 from nirmap.structures import is_dictionary, is_sequence, values_of
 
 Asked = Callable[[Node], bool]
-_UNCHANGED = (operator.getitem, getattr, "detach", "clone", "contiguous")
+_UNCHANGED = (operator.getitem, getattr, "detach", "detach_", "clone", "contiguous")
 _ZERO, _LATE = "zero", "late"
 
 

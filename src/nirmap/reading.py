@@ -137,7 +137,8 @@ class Reader(Stepping):
         for part in () if parts is None else parts.values():
             self._take_state(name, part, value, where)
         held = self.values.get(entry) if isinstance(entry, Node) else entry
-        if held is None or parts is not None or (isinstance(held, Constant) and not held.value.any()):
+        is_zero = not held.value.any() if isinstance(held, Constant) else held in (0, False)
+        if held is None or parts is not None or is_zero:
             return  # nothing, or the initial state
         if isinstance(value, Returned) and isinstance(held, StateEntry):
             self.given_to[held.number], self.given_as[held.number] = value.node, name

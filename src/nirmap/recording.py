@@ -2,8 +2,8 @@
 
 State comes back from a model in a structure of its own: tuples, lists, dictionaries, named tuples, or attributes that a
 forward assigns. So a model is recorded more than once. The first time, its state is None, and what it returns or
-assigns shows the structure. Then, the state is that structure, with a placeholder for each entry, until no further entries come
-to light; whatever the model returns in the place of an entry is what that entry will be in the next step.
+assigns shows the structure. Then, the state is that structure, with a placeholder for each entry, until no further
+entries come to light; whatever the model returns in the place of an entry is what that entry will be in the next step.
 
 In the end, the next call is recorded too (:mod:`nirmap.next_call`).
 """
@@ -26,6 +26,7 @@ from nirmap.loops import Calls, fold
 from nirmap.next_call import check_next_call, differs
 from nirmap.step_tracer import Result, Slot, StepTracer, zeros_of_recorded_sizes
 from nirmap.structures import Leaf, joined, outline, unchanged, values_of
+from nirmap.wrapped import check_recordable
 
 
 @dataclass
@@ -108,6 +109,7 @@ def record(
         TraceError: the model does what depends on data, or raises an error itself. The error names the module and the
             line of its source.
     """
+    check_recordable(module)
     alone = leaves.is_leaf(module)
     root = torch.nn.Sequential(module) if alone else module
     arguments = arguments_of(root, concrete)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import Node, Proxy
 from torch.fx.proxy import Scope, ScopeContextManager
@@ -95,6 +96,15 @@ class StepTracer(torch.fx.Tracer):
         unpacked: Iterator[Any] = tracer.iter(obj)
         return unpacked
 
+    def to_bool(self, obj: Proxy) -> bool:
+        """What a condition on the sizes of an input comes to."""
+        known = obj.known() if isinstance(obj, Value) else None
+        if known is None:
+            tracer: Any = super()
+            decided: bool = tracer.to_bool(obj)
+            return decided
+        return bool(known)
+
     def call_module(
         self, m: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -139,6 +149,8 @@ class StepTracer(torch.fx.Tracer):
         """An argument as torch.fx keeps it: tensors as constants, structures as tuples."""
         if isinstance(a, Proxy):
             return a.node
+        if isinstance(a, np.generic):
+            return a.item()
         if isinstance(a, torch.Tensor) and not isinstance(a, torch.nn.Parameter):
             return self.create_node("get_attr", self.constants.name_of(a), (), {})
         if not is_named_tuple(a) and isinstance(a, dict | tuple | list):
@@ -213,7 +225,7 @@ class StepTracer(torch.fx.Tracer):
         module = self.root.get_submodule(str(node.target))
         for name, entry in state_arguments(node, module).items():
             picked = entry
-            while isinstance(picked, Node) and picked.target in ("detach", "clone", "contiguous"):
+            while isinstance(picked, Node) and picked.target in ("detach", "detach_", "clone", "contiguous"):
                 picked = picked.args[0]
             if not isinstance(picked, Node) or picked.target is not operator.getitem:
                 continue
@@ -331,6 +343,13 @@ class StepTracer(torch.fx.Tracer):
             else f"module {type(module).__qualname__}"
         )
         line = line_of_error(error, _STEP)
+        if isinstance(error, NameError) and "submodule" in str(error):
+            return TraceError(
+                f"{where} at {line}" if line else where,
+                "it calls a module that is none of its submodules, such as one in a plain list",
+                "submodules, which have names and parameters",
+                "put the modules into a torch.nn.ModuleList or ModuleDict",
+            )
         if isinstance(error, UnknownSizeError):
             return TraceError(
                 f"{where} at {line}" if line else where,

@@ -171,8 +171,10 @@ class _Kept:
         self.lists: list[tuple[list[Any] | deque[Any], list[Any]]] = []
         self.tensors: list[tuple[torch.Tensor, torch.Tensor, int]] = []
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Any, around: tuple[int, ...] = ()) -> None:
         """Keeps what is in a value, at any depth, if that is a container."""
+        if id(value) in around:
+            return  # it is in itself
         if is_dictionary(value):
             self.dictionaries.append((value, dict(value)))
             inner: Iterable[Any] = value.values()
@@ -185,11 +187,12 @@ class _Kept:
         else:
             return
         for part in inner:
-            self.add(part)
+            if isinstance(part, dict | list | deque | torch.Tensor):
+                self.add(part, (*around, id(value)))
 
     def add_tensor(self, tensor: torch.Tensor) -> None:
         """Keeps the numbers of a tensor."""
-        self.tensors.append((tensor, tensor.detach().clone(), tensor._version))
+        self.tensors.append((tensor, tensor.detach().clone(), version_of(tensor)))
 
     def put_back(self) -> None:
         """Makes all of them what they were."""
@@ -202,6 +205,11 @@ class _Kept:
             items.clear()
             items.extend(before)
         for tensor, numbers, version in self.tensors:
-            if tensor._version != version:
-                with torch.no_grad():
+            if version_of(tensor) != version or tensor.is_inference():
+                with torch.inference_mode(tensor.is_inference()), torch.no_grad():
                     tensor.copy_(numbers)
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often a tensor was changed in place; tensors of torch's inference mode do not know, and say 0."""
+    return 0 if tensor.is_inference() else tensor._version

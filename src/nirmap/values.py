@@ -15,6 +15,24 @@ from torch.fx import Node, Proxy
 
 from nirmap.entries import Shape
 
+# What may be done with sizes.
+_OF_SIZES = frozenset(
+    {
+        operator.add,
+        operator.sub,
+        operator.mul,
+        operator.floordiv,
+        operator.mod,
+        operator.eq,
+        operator.ne,
+        operator.lt,
+        operator.le,
+        operator.gt,
+        operator.ge,
+        operator.getitem,
+    }
+)
+
 
 class UnknownSizeError(Exception):
     """A forward asks for a size that is known of no sample."""
@@ -32,6 +50,9 @@ class Value(Proxy):
     A forward may so loop over as many time steps as the sample has. Of all other values torch.fx records the use, and
     has no in-place operators: Python would record ``+`` for ``+=``.
     """
+
+    # A scalar of numpy leaves what is to be done to this operand.
+    __array_ufunc__ = None
 
     def __iadd__(self, other: Any) -> Any:
         return self._in_place("iadd", other)
@@ -53,11 +74,18 @@ class Value(Proxy):
 
         Raises:
             UnknownSizeError: no sample says it.
+            TypeError: it stands for something else.
         """
-        size = _size(self.node, self._shapes())
-        if size is None:
+        size = self.known()
+        if isinstance(size, int):
+            return size
+        if _asks_for_size(self.node):
             raise UnknownSizeError(str(self.node))
-        return size
+        raise TypeError(f"{str(self.node)!r} is no size, and is asked for as a number")
+
+    def known(self) -> Any:
+        """The number, or whatever else, that this is if it depends on the sizes of inputs only; None if not known."""
+        return _known(self.node, self._shapes())
 
     def __len__(self) -> int:
         """The length of the first axis.
@@ -133,23 +161,42 @@ def unpackings(code: CodeType) -> Mapping[int, int]:
     }
 
 
-def _size(node: Node, known: dict[Node, Shape]) -> int | None:
-    """The number that a call stands for which asks an input for a size."""
-    source, *arguments = node.args or (None,)
-    if not isinstance(source, Node) or len(arguments) != 1 or not isinstance(arguments[0], int):
+def _known(node: Node, known: dict[Node, Shape]) -> Any:
+    """What a call gives that only depends on the sizes of inputs; None for any other."""
+    source = node.args[0] if node.args else None
+    shape = known.get(source) if isinstance(source, Node) else None
+    if shape is not None:
+        if _is_shape(node):
+            return shape
+        if node.target == "dim" or (node.target is getattr and node.args[1] == "ndim"):
+            return len(shape)
+        if node.op == "call_method" and node.target == "size":
+            axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+            return shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else None
         return None
-    if node.op == "call_method" and node.target == "size":
-        shape = known.get(source)
-    elif node.target is operator.getitem and _is_shape(source) and isinstance(source.args[0], Node):
-        shape = known.get(source.args[0])
-    else:
+    if node.op != "call_function" or node.target not in _OF_SIZES or node.kwargs:
         return None
-    axis = arguments[0]
-    return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+    operands = [_known(entry, known) if isinstance(entry, Node) else entry for entry in node.args]
+    try:
+        return None if any(entry is None for entry in operands) else node.target(*operands)
+    except (TypeError, IndexError, ZeroDivisionError):
+        return None
+
+
+def _asks_for_size(node: Node) -> bool:
+    """Whether a value depends on nothing but the sizes of another one."""
+    if (
+        _is_shape(node)
+        or node.target in ("size", "dim")
+        or (node.target is getattr and node.args[1] == "ndim")
+    ):
+        return True
+    sources = node.all_input_nodes
+    return node.target in _OF_SIZES and bool(sources) and all(map(_asks_for_size, sources))
 
 
 def _is_shape(node: Node) -> bool:
     """Whether a call is ``x.shape`` or ``x.size()``."""
     if node.op == "call_method":
-        return node.target == "size" and len(node.args) == 1
+        return node.target == "size" and len(node.args) == 1 and not node.kwargs
     return node.target is getattr and node.args[1:] == ("shape",)

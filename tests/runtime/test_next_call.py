@@ -180,7 +180,8 @@ def test_a_queue_of_several_steps_is_refused(
 def built_once(model: Any, current: Tensor) -> Tensor:
     if model.table is None:
         model.table = torch.tensor([0.5, 1.0, 1.5], dtype=torch.float64)
-    return current * model.table
+    table: Tensor = model.table
+    return current * table
 
 
 SAME: dict[str, Callable[[], Model]] = {
