@@ -343,7 +343,8 @@ class StepTracer(torch.fx.Tracer):
             else f"module {type(module).__qualname__}"
         )
         line = line_of_error(error, _STEP)
-        if isinstance(error, NameError) and "submodule" in str(error):
+        # torch.fx has no other error for a module, or a parameter of one, that it does not find.
+        if isinstance(error, NameError) and ("submodule" in str(error) or "not a member" in str(error)):
             return TraceError(
                 f"{where} at {line}" if line else where,
                 "it calls a module that is none of its submodules, such as one in a plain list",

@@ -96,7 +96,7 @@ def test_a_parameter_that_is_made_a_number_is_refused_by_name() -> None:
 
 def test_a_module_in_a_plain_list_is_refused_with_what_to_do() -> None:
     model = Model(lambda x: x)
-    model.current = model.modules_in_a_list[0].__call__
+    model.current = torch.nn.Module.__call__.__get__(model.modules_in_a_list[0])
     with pytest.raises(TraceError, match=r"test_values\.py.*ModuleList"):
         to_nir(model)
 
