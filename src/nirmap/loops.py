@@ -122,7 +122,8 @@ class _Folding:
         self.calls = steps
         self.is_zero, self.entries = calls.is_zero, calls.entries
         self.length = 1 + max(steps.values())
-        # What is made of the values of all steps.
+        # The stacks of values of several steps, and what is made of these.
+        self.stacks: set[Node] = set()
         self.whole: set[Node] = set()
         self.step: dict[Node, int | None] = {}
         self._find_steps()
@@ -144,9 +145,11 @@ class _Folding:
             own = self.calls.get(node, _step_of_input(node))
             if own is not None and any(cast("int", entry) > own for entry in known):
                 raise self._unlike(node, f"step {own} takes a value of a later one")
+            if node.target is torch.stack and len(known) > 1:
+                self.stacks.add(node)
             if self._is_of_all_steps(node):
                 of_one = known if own is None else {own}
-                if of_one and not _is_all_steps(node):
+                if of_one and node not in self.stacks:
                     raise self._unlike(node, f"step {of_one.pop()} meets the values of all steps")
                 self.whole.add(node)
                 step[node] = None
@@ -173,10 +176,9 @@ class _Folding:
             step[node] = found
 
     def _is_of_all_steps(self, node: Node) -> bool:
-        """Whether a call makes a stack, or takes one."""
-        return node.op != "output" and (
-            _is_all_steps(node) or not self.whole.isdisjoint(self._operands(node))
-        )
+        """Whether a call makes a stack of several steps, or takes one."""
+        is_made_of_one = node.op != "output" and not self.whole.isdisjoint(self._operands(node))
+        return node in self.stacks or is_made_of_one
 
     def _operands(self, node: Node) -> list[Node]:
         """What a call takes, its state apart."""
@@ -184,7 +186,8 @@ class _Folding:
 
     def _step_for(self, user: Node, node: Node) -> int | None:
         """The step in which a call is used; None where it is used as state, or is one of those of all steps."""
-        return self.step[user] if node in self._operands(user) and not _is_all_steps(user) else None
+        is_of_all = user.op == "output" or user in self.stacks
+        return self.step[user] if node in self._operands(user) and not is_of_all else None
 
     # Calls
 
@@ -196,7 +199,7 @@ class _Folding:
         """
         if node.op == "output":
             return
-        if _is_all_steps(node):
+        if node in self.stacks:
             self.first[node] = self._all_steps(node, node.args[0])
         elif _step_of_input(node) is not None:
             self._take_input(node)
@@ -359,10 +362,6 @@ class _Folding:
                 return self._all_steps(output, part)
             return tuple(self._result(output, entry) for entry in part)
         return part
-
-
-def _is_all_steps(node: Node) -> bool:
-    return node.op == "output" or (node.op == "call_function" and node.target is torch.stack)
 
 
 def _step_of_input(node: Node) -> int | None:

@@ -116,6 +116,11 @@ def test_a_sum_in_place_in_a_loop_is_a_sum() -> None:
     check(Loop(in_time, current=raised))
 
 
+@pytest.mark.parametrize("dim", [0, -1])
+def test_a_stack_inside_of_a_step_is_a_sum(dim: int) -> None:
+    check(Loop(in_time, current=lambda current: torch.stack([current, current * 0.5], dim).mean(dim)))
+
+
 MIXED: dict[str, Callable[[list[Any]], Any]] = {
     "with the last step": lambda values: torch.stack(values) + values[-1],
     "with the first step": lambda values: torch.stack(values) - values[0],
