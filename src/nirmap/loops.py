@@ -23,6 +23,7 @@ from nirmap.structures import is_dictionary, is_sequence, values_of
 
 Asked = Callable[[Node], bool]
 _UNCHANGED = (operator.getitem, getattr, "detach", "detach_", "clone", "contiguous")
+WITH_TIME = "nirmap_with_time"
 _ZERO, _LATE = "zero", "late"
 
 
@@ -274,6 +275,8 @@ class _Folding:
         placeholders = self._placeholders(entries)
         for node in self.graph.nodes:
             if node is not output and node not in placeholders.values():
+                # What asks the whole sequence for its sizes is told from what asks a step of it.
+                node.meta[WITH_TIME] = bool(node.args) and getattr(node.args[0], "name", None) in self.axes
                 node.args, node.kwargs = self._folded(node, placeholders)
         output.args = ((results, (*entries, *placeholders)),)
         for node in reversed(list(self.graph.nodes)):

@@ -8,13 +8,15 @@ from torch.fx import Node
 
 from nirmap.errors import TraceError
 from nirmap.leaves import Leaves
+from nirmap.loops import WITH_TIME
 from nirmap.reading import Reader
 from nirmap.recording import Recording
-from nirmap.signals import Constant, Returned, Signal, StateEntry, StateValue, Stepped, Value
+from nirmap.signals import Constant, Returned, Signal, Size, StateEntry, StateValue, Stepped, Value
 from nirmap.state_arguments import misplaced
 from nirmap.step_tracer import Result
 from nirmap.structures import parts_of
 from nirmap.time_axes import axis_of_inputs
+from nirmap.views import in_sequence
 
 
 class RecordingReader(Reader):
@@ -46,6 +48,14 @@ class RecordingReader(Reader):
         if kept is None:
             return super().constant(node)
         return Constant(node.name, kept.detach(), is_state=self._is_kept_state(target))
+
+    def _size_of(self, node: Node, axis: int | None) -> Size:
+        """The size of the operand; of a sequence over which forward loops, the sizes of a step and that of time."""
+        size = super()._size_of(node, axis)
+        operand = node.args[0] if node.args else None
+        if not node.meta.get(WITH_TIME) or not isinstance(operand, Node):
+            return size
+        return in_sequence(size, self.recording.time_axes[operand.name])
 
     def output(self, node: Node) -> None:
         """Adds the outputs, and draws the edges, those that lead back from the step before among them."""

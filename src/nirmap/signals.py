@@ -146,11 +146,13 @@ class Size:
         axis: the axis as torch counts it, the batch being 0; None for a number that was computed from sizes.
         is_whole: whether it is the size along all axes.
         of: the signal that it is the size of.
+        time_axis: the axis of time among the sizes along all axes; None for a signal of a single step.
     """
 
     axis: int | None = None
     is_whole: bool = False
     of: Signal | None = None
+    time_axis: int | None = None
 
 
 @dataclass(frozen=True)

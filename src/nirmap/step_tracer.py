@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from nirmap.state_arguments import misplaced, state_arguments
 from nirmap.structures import Leaf, aligned, is_named_tuple, is_sequence, parts_of, replaced, values_of
 from nirmap.subclasses import class_of
 from nirmap.time_axes import all_steps, one_step
-from nirmap.values import UnknownSizeError, Value
+from nirmap.values import UnknownSizeError, Value, known_of_sizes
 
 LINE, INSIDE = "nirmap_line", "nirmap_inside"
 # A parameter of forward, or a module's path and one of its attributes.
@@ -86,7 +86,10 @@ class StepTracer(torch.fx.Tracer):
         return Value(node, self)
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
-        """The time steps of an input, in a loop over them."""
+        """The time steps of an input, in a loop over them, or its sizes."""
+        sizes, whole = known_of_sizes(obj.node, self.shapes), cast("Any", obj)
+        if isinstance(sizes, tuple):
+            return iter([whole[axis] for axis in range(len(cast("Shape", sizes)))])
         entries = obj.entries() if isinstance(obj, Value) else None
         if entries is None and obj.node.op == "placeholder":
             raise UnknownSizeError(str(obj.node))
@@ -98,7 +101,7 @@ class StepTracer(torch.fx.Tracer):
 
     def to_bool(self, obj: Proxy) -> bool:
         """What a condition on the sizes of an input comes to."""
-        known = obj.known() if isinstance(obj, Value) else None
+        known = known_of_sizes(obj.node, self.shapes)
         if known is None:
             tracer: Any = super()
             decided: bool = tracer.to_bool(obj)

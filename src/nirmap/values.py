@@ -76,16 +76,12 @@ class Value(Proxy):
             UnknownSizeError: no sample says it.
             TypeError: it stands for something else.
         """
-        size = self.known()
+        size = known_of_sizes(self.node, self._shapes())
         if isinstance(size, int):
             return size
         if _asks_for_size(self.node):
             raise UnknownSizeError(str(self.node))
         raise TypeError(f"{str(self.node)!r} is no size, and is asked for as a number")
-
-    def known(self) -> Any:
-        """The number, or whatever else, that this is if it depends on the sizes of inputs only; None if not known."""
-        return _known(self.node, self._shapes())
 
     def __len__(self) -> int:
         """The length of the first axis.
@@ -130,13 +126,13 @@ class Value(Proxy):
     def entries(self) -> Iterator[Any] | None:
         """Entries along the first axis, or of what ``torch.unbind`` returned; None for an unknown number."""
         node = self.node
+        whole: Any = self
         if node.target is not torch.unbind:
             return self.along(0)
         axis = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
         shape = self._shapes().get(cast("Node", node.args[0]))
         if not isinstance(axis, int) or shape is None or not -len(shape) <= axis < len(shape):
             return None
-        whole: Any = self
         return iter([whole[index] for index in range(shape[axis])])
 
     def along(self, axis: int) -> Iterator[Any] | None:
@@ -161,7 +157,7 @@ def unpackings(code: CodeType) -> Mapping[int, int]:
     }
 
 
-def _known(node: Node, known: dict[Node, Shape]) -> Any:
+def known_of_sizes(node: Node, known: dict[Node, Shape]) -> Any:
     """What a call gives that only depends on the sizes of inputs; None for any other."""
     source = node.args[0] if node.args else None
     shape = known.get(source) if isinstance(source, Node) else None
@@ -176,7 +172,7 @@ def _known(node: Node, known: dict[Node, Shape]) -> Any:
         return None
     if node.op != "call_function" or node.target not in _OF_SIZES or node.kwargs:
         return None
-    operands = [_known(entry, known) if isinstance(entry, Node) else entry for entry in node.args]
+    operands = [known_of_sizes(entry, known) if isinstance(entry, Node) else entry for entry in node.args]
     try:
         return None if any(entry is None for entry in operands) else node.target(*operands)
     except (TypeError, IndexError, ZeroDivisionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,7 +47,8 @@ class Views(Arithmetic):
     def _item(self, node: Node, function: Function, arguments: dict[str, Any], where: str) -> Value:
         value, index = self.values.get(arguments["input"]), arguments["index"]
         if isinstance(value, Size) and value.is_whole and isinstance(index, int):
-            return Size(index, of=value.of)
+            size = Size(index, of=value.of)
+            return size if value.time_axis is None else in_sequence(size, value.time_axis)
         if isinstance(value, Stacked) and value.axis == 0 and isinstance(index, int) and _is_in(value, index):
             return value.signals[index]
         if isinstance(value, Stepped) and not value.whole and _only_step(index) == value.axis:
@@ -175,6 +177,15 @@ class Views(Arithmetic):
         for signal in value.signals:
             total = total.plus(signal, weight)
         return total
+
+
+def in_sequence(size: Size, time_axis: int) -> Size:
+    """A size along the axis of a sequence, as one of a step; all of its sizes with the axis of time among them."""
+    if size.axis is None:
+        return replace(size, time_axis=time_axis)
+    if size.axis < 0 or size.axis == time_axis:
+        return Size()
+    return replace(size, axis=size.axis - (size.axis > time_axis))
 
 
 def _only_step(index: Any) -> int | None:

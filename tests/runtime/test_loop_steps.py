@@ -137,3 +137,51 @@ def test_the_values_of_all_steps_do_not_meet_those_of_one(returned: Callable[[li
 
 def test_what_is_done_with_the_values_of_all_steps_is_done_in_each() -> None:
     check(Loop(in_time, returned=lambda values: torch.stack(values) * 2 - torch.stack(values)))
+
+
+class Images(torch.nn.Module):
+    """A loop over images whose axes are joined, with the sizes that ``sizes`` takes from a sequence and a step."""
+
+    def __init__(self, sizes: Callable[[Any, Any], tuple[Any, ...]], axis: int) -> None:
+        super().__init__()
+        self.fc, self.lif, self.sizes, self.axis = linear(8, 3), lif(), sizes, axis
+
+    def forward(self, x: Tensor) -> Any:
+        state, outputs = None, list[Tensor]()
+        for now in x.unbind(self.axis):
+            z, state = self.lif(self.fc(now.view(*self.sizes(x, now))), state)
+            outputs.append(z)
+        return torch.stack(outputs)
+
+
+def batch_of_three(x: Any, now: Any) -> tuple[Any, ...]:
+    _, batch, *_ = x.shape
+    return batch, -1
+
+
+SIZES: dict[str, tuple[Callable[[Any, Any], tuple[Any, ...]], int]] = {
+    "the step's own": (lambda x, now: (now.shape[0], -1), 0),
+    "the step's own, behind the batch": (lambda x, now: (now.size(0), -1), 1),
+    "x.shape[1]": (lambda x, now: (x.shape[1], -1), 0),
+    "x.size(1)": (lambda x, now: (x.size(1), -1), 0),
+    "x.shape[0]": (lambda x, now: (x.shape[0], -1), 1),
+    "_, batch, *_ = x.shape": (batch_of_three, 0),
+    "-1 and all neurons": (lambda x, now: (-1, 8), 0),
+}
+
+
+@pytest.mark.parametrize(("sizes", "axis"), SIZES.values(), ids=SIZES)
+def test_the_batch_is_known_by_the_sizes_of_the_sequence_too(
+    sizes: Callable[[Any, Any], tuple[Any, ...]], axis: int
+) -> None:
+    net, xs = Images(sizes, axis), inputs(2, 4, steps=STEPS)
+    given = xs.movedim(0, axis)
+    graph = to_nir(net, dt=DT, sample=given)
+    with torch.no_grad():
+        expected = net(given)
+    np.testing.assert_array_equal(simulate(graph, xs.numpy(), DT).outputs["output"], expected.numpy())
+
+
+def test_the_number_of_steps_is_not_the_batch() -> None:
+    with pytest.raises(TraceError, match="a view of the shape"):
+        to_nir(Images(lambda x, now: (x.shape[0], -1), 0), dt=DT, sample=inputs(2, 4, steps=2))
