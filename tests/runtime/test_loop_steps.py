@@ -96,7 +96,7 @@ def test_a_second_loop_takes_the_steps_of_the_first(between: Callable[[list[Any]
 
 
 def test_a_second_loop_that_begins_elsewhere_is_refused() -> None:
-    with pytest.raises(TraceError, match="the loop over time steps"):
+    with pytest.raises(TraceError, match="as by a loop over time steps"):
         to_nir(Loop(in_time, lambda values: (values[step - 1] for step in range(STEPS))), dt=DT)
 
 
