@@ -13,7 +13,7 @@ from typing import cast
 from torch.fx import Node
 
 from nirmap.errors import TraceError
-from nirmap.functions import is_in_place, meaning
+from nirmap.functions import asks_only, is_in_place, is_zeros, meaning
 
 SHARING = ("bypass", "cast", "reshape", "axis")
 ModuleShares = Callable[[Node], bool]
@@ -43,7 +43,11 @@ def check_in_place(node: Node, module_shares: ModuleShares, where: str) -> None:
     sharing = set(pending)
     while pending:
         for user in pending.pop().users:
-            if user is not node and positions[user] > positions[node]:
+            if (
+                user is not node
+                and positions[user] > positions[node]
+                and not (asks_only(user) or is_zeros(user))
+            ):
                 raise refusal(where, f"used again later, by {user.name!r}")
             if user is not node and user not in sharing and _shares(user, module_shares):
                 sharing.add(user)

@@ -244,7 +244,15 @@ def change_spikes(m: Any, x: Tensor) -> Any:
     return z, v
 
 
-@pytest.mark.parametrize("written", [change_spikes, change_an_input_that_is_used_again])
+def change_what_is_asked_for_its_size(m: Any, x: Tensor) -> Any:
+    old = new = m.a(x)
+    new *= 2
+    return m.b(new) + torch.zeros_like(old) + old.new_zeros(old.shape)
+
+
+@pytest.mark.parametrize(
+    "written", [change_spikes, change_an_input_that_is_used_again, change_what_is_asked_for_its_size]
+)
 def test_a_change_in_place_that_nobody_else_sees_is_written(written: Written) -> None:
     assert kinds(to_nir(Model(written)))["a"] == "Affine"
 
