@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -30,7 +31,9 @@ class Constants:
     ) -> None:
         self.values: dict[str, torch.Tensor] = {}
         self.states: dict[str, torch.Tensor] = {}
-        for path, module in torch.nn.Module.named_modules(root):
+        kind_of_all: Any = torch.nn.Module
+        modules: list[tuple[str, torch.nn.Module]] = list(kind_of_all.named_modules(root))
+        for path, module in modules:
             for name in sorted(state_of(module)) if is_leaf(module) else ():
                 value = getattr(module, name, None)
                 if isinstance(value, int | float):

@@ -153,7 +153,7 @@ class StepTracer(torch.fx.Tracer):
         if isinstance(a, Proxy):
             return a.node
         if isinstance(a, np.generic):
-            return a.item()
+            return cast("Any", a).item()
         if isinstance(a, torch.Tensor) and not isinstance(a, torch.nn.Parameter):
             return self.create_node("get_attr", self.constants.name_of(a), (), {})
         if not is_named_tuple(a) and isinstance(a, dict | tuple | list):

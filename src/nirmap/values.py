@@ -16,12 +16,13 @@ from torch.fx import Node, Proxy
 from nirmap.entries import Shape
 
 # What may be done with sizes.
-_OF_SIZES = frozenset(
+_OPERATORS: Any = operator
+_OF_SIZES: frozenset[Any] = frozenset[Any](
     {
         operator.add,
         operator.sub,
         operator.mul,
-        operator.floordiv,
+        _OPERATORS.floordiv,
         operator.mod,
         operator.eq,
         operator.ne,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.nn.parameter import is_lazy
 
@@ -22,7 +24,9 @@ def check_recordable(root: torch.nn.Module) -> None:
     Raises:
         TraceError: it is, with the module or parameter.
     """
-    for path, module in torch.nn.Module.named_modules(root):
+    kind_of_all: Any = torch.nn.Module
+    modules: list[tuple[str, torch.nn.Module]] = list(kind_of_all.named_modules(root))
+    for path, module in modules:
         kind = type(module)
         where = f"module {path!r} ({kind.__name__})" if path else f"module {kind.__name__}"
         if isinstance(module, torch.jit.ScriptModule):
