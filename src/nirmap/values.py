@@ -130,8 +130,9 @@ class Value(Proxy):
         whole: Any = self
         if node.target is not torch.unbind:
             return self.along(0)
-        axis = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
-        shape = self._shapes().get(cast("Node", node.args[0]))
+        sequence, *given = node.args
+        axis = node.kwargs.get("dim", given[0] if given else 0)
+        shape = self._shapes().get(cast("Node", sequence))
         if not isinstance(axis, int) or shape is None or not -len(shape) <= axis < len(shape):
             return None
         return iter([whole[index] for index in range(shape[axis])])
@@ -175,7 +176,8 @@ def known_of_sizes(node: Node, known: dict[Node, Shape]) -> Any:
         return None
     operands = [known_of_sizes(entry, known) if isinstance(entry, Node) else entry for entry in node.args]
     try:
-        return None if any(entry is None for entry in operands) else node.target(*operands)
+        function: Any = node.target
+        return None if any(entry is None for entry in operands) else function(*operands)
     except (TypeError, IndexError, ZeroDivisionError):
         return None
 

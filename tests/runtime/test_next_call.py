@@ -120,8 +120,8 @@ class Late(torch.nn.Module):
 class LateState(Late):
     """The same, with the queue in the state."""
 
-    def forward(self, x: Tensor, state: Any = None) -> Any:
-        (before, *after), v = (self.queue, None) if state is None else state
+    def forward(self, x: Tensor, v: Any = None) -> Any:
+        (before, *after), v = (self.queue, None) if v is None else v
         out, v = self.neuron(self.layer(x) - 0.5 * before, v)
         return out, ((*after, out), v)
 

@@ -66,7 +66,10 @@ def test_without_a_sample_such_a_condition_is_refused(condition: Callable[[Any],
         to_nir(Model(chosen(condition)))
 
 
-@pytest.mark.parametrize("condition", [lambda x: x.sum() > 0, lambda x: x.max(), lambda x: x[0, 0] == 1])
+ON_DATA: list[Callable[[Any], Any]] = [lambda x: x.sum() > 0, lambda x: x.max(), lambda x: x[0, 0] == 1]
+
+
+@pytest.mark.parametrize("condition", ON_DATA)
 def test_a_condition_on_data_is_refused(condition: Callable[[Any], Any]) -> None:
     with pytest.raises(TraceError, match=r"test_values\.py"):
         to_nir(Model(chosen(condition)), sample=inputs(3)[0])
@@ -89,7 +92,11 @@ def test_a_number_of_numpy_is_a_number(current: Callable[[Any], Any]) -> None:
 
 def test_a_parameter_that_is_made_a_number_is_refused_by_name() -> None:
     model = Model(lambda x: x)
-    model.current = lambda current: current * float(model.gain)
+
+    def scaled(current: Any) -> Any:
+        return current * float(model.gain)
+
+    model.current = scaled
     with pytest.raises(TraceError, match=r"test_values\.py.*'gain' is no size"):
         to_nir(model)
 

@@ -23,7 +23,8 @@ def compiled(module: Module) -> Any:
 
 
 def scripted(module: Module) -> Any:
-    return torch.jit.script(module)
+    jit: Any = torch.jit
+    return jit.script(module)
 
 
 WRAPPED: dict[str, tuple[Callable[[Module], Any], str]] = {
