@@ -21,9 +21,10 @@ from nirmap.arguments import Arguments, arguments_of
 from nirmap.constants import Constants
 from nirmap.entries import Shape
 from nirmap.errors import NirmapError, TraceError
+from nirmap.garbage import collecting_later
 from nirmap.leaves import Leaves
 from nirmap.loops import Calls, fold
-from nirmap.next_call import check_next_call, differs
+from nirmap.next_call import check_next_call, differs, remembers
 from nirmap.step_tracer import Result, Slot, StepTracer, zeros_of_recorded_sizes
 from nirmap.structures import Leaf, joined, outline, unchanged, values_of
 from nirmap.wrapped import check_recordable
@@ -91,6 +92,7 @@ def _without(axis: int | None, shape: Shape) -> Shape:
     return (*shape[:axis], *shape[axis + 1 :])
 
 
+@collecting_later()
 def record(
     module: torch.nn.Module,
     leaves: Leaves,
@@ -198,11 +200,11 @@ def _run(
     is_planned: bool = False,
 ) -> StepTracer:
     """One recording, with the state that is planned; if that is all of it, the next call is held against it."""
-    with unchanged(root, leaves.is_leaf):
+    with unchanged(root, leaves.is_leaf) as is_changed:
         constants = Constants(root, leaves.kept_state, leaves.is_leaf)
         tracer = _traced(root, leaves, plan, arguments, samples, constants)
         wanted = _further(plan, tracer.wanted()) if is_planned else {**plan, **tracer.wanted()}
-        if outline(wanted) == outline(plan):
+        if outline(wanted) == outline(plan) and (is_changed() or remembers(root, leaves)):
             try:
                 following = _traced(root, leaves, plan, arguments, samples, constants.anew())
             except TraceError as error:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import random
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 
 Replace = Callable[[Any], Any]
@@ -134,24 +136,32 @@ def aligned(template: Any, value: Any) -> list[Any] | None:
 
 
 @contextmanager
-def unchanged(root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool]) -> Generator[None]:
+def unchanged(
+    root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool]
+) -> Generator[Callable[[], bool]]:
     """Whatever happens inside, attributes, containers and tensors in them, and random numbers are as before in the end.
 
     Buffers of leaf modules are only put back, since those modules are not run.
+
+    Yields:
+        A function that says whether anything of it is not as before.
     """
     randomness = torch.get_rng_state()
+    others = _randomness_elsewhere()
     # Frameworks may have a method of their own that is called ``modules``.
     attributes = [(module, dict(vars(module))) for module in torch.nn.Module.modules(root)]
     kept = _Kept()
     for module, before in attributes:
         for name in before.keys() - _OF_EVERY_MODULE:
-            kept.add(before[name])
-        if not is_leaf(module):
-            for buffer in vars(module)["_buffers"].values():
-                if buffer is not None:
-                    kept.add_tensor(buffer)
+            kept.add(before[name], with_tensors=not is_leaf(module))
+
+    def is_changed() -> bool:
+        alike = all(_are_same(vars(module), before) for module, before in attributes)
+        same_numbers = torch.equal(torch.get_rng_state(), randomness) and _randomness_elsewhere() == others
+        return not (alike and same_numbers and kept.are_as_before())
+
     try:
-        yield
+        yield is_changed
     finally:
         for module, before in attributes:
             now = vars(module)
@@ -163,6 +173,20 @@ def unchanged(root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool])
         torch.set_rng_state(randomness)
 
 
+def _are_same(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    """Whether two dictionaries have the same objects under the same names."""
+    return one.keys() == other.keys() and all(map(operator.is_, one.values(), other.values()))
+
+
+def _randomness_elsewhere() -> tuple[Any, str]:
+    """Where the random numbers of Python and NumPy are."""
+    return random.getstate(), repr(np.random.get_state())
+
+
+_CONTAINERS = (dict, list, deque)
+_KEPT = (*_CONTAINERS, torch.Tensor)
+
+
 class _Kept:
     """Containers and tensors, each with what was in it."""
 
@@ -171,8 +195,8 @@ class _Kept:
         self.lists: list[tuple[list[Any] | deque[Any], list[Any]]] = []
         self.tensors: list[tuple[torch.Tensor, torch.Tensor, int]] = []
 
-    def add(self, value: Any, around: tuple[int, ...] = ()) -> None:
-        """Keeps what is in a value, at any depth, if that is a container."""
+    def add(self, value: Any, around: tuple[int, ...] = (), *, with_tensors: bool = True) -> None:
+        """Keeps what is in a value, at any depth, if that is a container, and the numbers of tensors in it."""
         if id(value) in around:
             return  # it is in itself
         if is_dictionary(value):
@@ -181,24 +205,29 @@ class _Kept:
         elif is_list(value) or is_deque(value):
             self.lists.append((value, list(value)))
             inner = value
-        elif isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
-            self.add_tensor(value)
+        elif with_tensors and isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+            self.tensors.append((value, value.detach().clone(), version_of(value)))
             return
         else:
             return
         for part in inner:
-            if isinstance(part, dict | list | deque | torch.Tensor):
-                self.add(part, (*around, id(value)))
+            if isinstance(part, _KEPT if with_tensors else _CONTAINERS):
+                self.add(part, (*around, id(value)), with_tensors=with_tensors)
 
-    def add_tensor(self, tensor: torch.Tensor) -> None:
-        """Keeps the numbers of a tensor."""
-        self.tensors.append((tensor, tensor.detach().clone(), version_of(tensor)))
+    def are_as_before(self) -> bool:
+        """Whether all of them are what they were."""
+        return (
+            all(_are_same(now, before) for now, before in self.dictionaries)
+            and all(
+                len(now) == len(before) and all(map(operator.is_, now, before)) for now, before in self.lists
+            )
+            and all(version_of(now) == version and not now.is_inference() for now, _, version in self.tensors)
+        )
 
     def put_back(self) -> None:
         """Makes all of them what they were."""
         for dictionary, entries in self.dictionaries:
-            are_the_same = map(operator.is_, dictionary.values(), entries.values())
-            if dictionary.keys() != entries.keys() or not all(are_the_same):
+            if not _are_same(dictionary, entries):
                 dictionary.clear()
                 dictionary.update(entries)
         for items, before in self.lists:

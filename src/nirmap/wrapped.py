@@ -36,7 +36,9 @@ def check_recordable(root: torch.nn.Module) -> None:
         if held is not None:
             do = f"pass the module that it has as {held}"
             raise TraceError(where, f"a {kind.__name__} around the module", "the module itself", do)
-        for name, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
+        for name, tensor in (*vars(module)["_parameters"].items(), *vars(module)["_buffers"].items()):
+            if tensor is None:
+                continue
             if is_lazy(tensor):
                 do = "call the model once, so that torch finds its shape"
                 raise TraceError(where, f"{name}, which has no shape yet", "a tensor", do)
