@@ -135,6 +135,12 @@ class Reset(HiddenLoop):
         return super().forward(xs)
 
 
+def reset_then_loop() -> torch.nn.Module:
+    """The model alone in snnTorch's list of all neurons, since a reset goes through that, whosever they are."""
+    SNN.SpikingNeuron.instances.clear()
+    return Reset(SNN.Leaky(0.8, **HIDDEN))
+
+
 class Residual(torch.nn.Module):
     """A sum of sequences."""
 
@@ -229,7 +235,7 @@ STYLES: dict[str, Style] = {
     ),
     "snntorch hidden readout": Style("snntorch", Readout, "step"),
     "snntorch hidden in a loop": Style("snntorch", lambda: HiddenLoop(SNN.Leaky(0.8, **HIDDEN)), 0),
-    "snntorch reset, then a loop": Style("snntorch", lambda: Reset(SNN.Leaky(0.8, **HIDDEN)), 0),
+    "snntorch reset, then a loop": Style("snntorch", reset_then_loop, 0),
     "spikingjelly single-step": Style(
         "spikingjelly", lambda: torch.nn.Sequential(linear(), lif_of_spikingjelly()), "step"
     ),
