@@ -41,7 +41,7 @@ def recurrent(weight: torch.Tensor, beta: float = 0.8) -> Any:
 @pytest.mark.parametrize("seed", range(5))
 def test_one_to_one_recurrence_is_a_reset_to_another_value(seed: int) -> None:
     random = np.random.default_rng(seed)
-    torch.manual_seed(seed)  # of the weights of the layer
+    torch.default_generator.manual_seed(seed)  # of the weights of the layer
     model = Model(recurrent(torch.tensor(random.uniform(-0.4, 0.4, NEURONS)), random.uniform(0.5, 0.95)))
     xs = torch.tensor(random.uniform(-1, 4, (STEPS, 2, NEURONS)))
     state: Any = (torch.zeros_like(xs[0]), torch.zeros_like(xs[0]))
