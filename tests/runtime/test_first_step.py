@@ -122,7 +122,7 @@ class WithOwn(torch.nn.Module):
 
 def doubled(module: torch.nn.Module) -> nir.NIRGraph:
     """A sub-graph, made anew whenever it is asked for."""
-    nodes = {
+    nodes: dict[str, nir.NIRNode] = {
         "input": nir.Input({"input": np.array([3])}),
         "double": nir.Scale(np.full(3, 2.0)),
         "output": nir.Output({"output": np.array([3])}),

@@ -417,14 +417,14 @@ class SetBack(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.layer, self.neuron = linear(3, 3).float(), neuron
-        self.reset, self.each = reset, each
+        self.set_back, self.each = reset, each
 
     def forward(self, xs: Tensor) -> Any:
         outputs: list[Tensor] = []
-        self.reset(self)
+        self.set_back(self)
         for x in xs:
             if self.each:
-                self.reset(self)
+                self.set_back(self)
             outputs.append(self.neuron(self.layer(x)))
         return torch.stack(outputs)
 

@@ -361,8 +361,9 @@ class Random(torch.nn.Module):
 
 
 def test_random_numbers_go_on_as_if_nothing_was_written() -> None:
+    model = Random()
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    to_nir(Random())
+    to_nir(model)
     assert random.getstate() == before[0]
     np.testing.assert_equal(np.random.get_state(), before[1])
     assert torch.equal(torch.get_rng_state(), before[2])
