@@ -119,6 +119,8 @@ class Primitive:
 
     Attributes:
         subtracts: whether it is reset, and so could be reset by subtraction too.
+        input_unit: SI unit of the input, ``1`` for plain numbers; empty where there are no equations.
+        output_unit: SI unit of what leaves the node, likewise.
     """
 
     name: str
@@ -130,6 +132,8 @@ class Primitive:
     spikes: bool = False
     subtracts: bool = False
     equivalence: Equivalence | None = None
+    input_unit: str = ""
+    output_unit: str = ""
 
     @property
     def stateful(self) -> bool:

@@ -103,6 +103,8 @@ class Primitive:
     output: Located | None
     equivalence: Equivalence | None
     place: Place
+    input_unit: str = ""
+    output_unit: str = ""
 
     @property
     def declared(self) -> list[str]:

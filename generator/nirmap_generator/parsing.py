@@ -117,6 +117,8 @@ class Parser:
             if "equivalence" in data
             else None,
             place=place,
+            input_unit=data.get("input_unit", ""),
+            output_unit=data.get("output_unit", ""),
         )
 
     def parameter(self, name: str, data: Mapping[str, Any], place: Place) -> Parameter:

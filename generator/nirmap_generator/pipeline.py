@@ -21,6 +21,7 @@ from nirmap_generator.parsing import Parser
 from nirmap_generator.problems import DeclarationError, Problems
 from nirmap_generator.render import Renderer
 from nirmap_generator.rewrites import Rewrite, check_rewrites, parse_rewrites
+from nirmap_generator.units import check_units
 from nirmap_generator.validate import load_schema, validate
 from nirmap_generator.write import Changes, compare_files, write_files
 
@@ -98,6 +99,7 @@ def _check_against_catalogue(
 ) -> None:
     """All names. Where some are wrong, the catalogue is held against nir at once, for it may be the cause."""
     check_catalogue(catalogue, problems)
+    check_units(catalogue, problems)
     rows = {framework.name: framework.rows for framework in frameworks if is_shared(framework)}
     for framework in frameworks:
         included = [row for name in framework.includes for row in rows.get(name, ())]

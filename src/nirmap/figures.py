@@ -223,10 +223,9 @@ def _arriving(what: _Neuron) -> Array | None:
 
 
 def _input_unit(node: nir.NIRNode) -> str:
-    """Amperes where the node has a resistance, else no unit."""
+    """The unit of a node's input, in brackets; nothing where that is a plain number."""
     primitive = PRIMITIVES.get(type(node).__name__)
-    has_resistance = primitive is not None and any(entry.unit == "ohm" for entry in primitive.parameters)
-    return " (A)" if has_resistance else ""
+    return "" if primitive is None or primitive.input_unit in ("", "1") else f" ({primitive.input_unit})"
 
 
 def _label(node: nir.NIRNode, variable: str) -> str:
