@@ -1,8 +1,11 @@
 """Units: that every equation of the catalogue adds, compares and assigns like to like.
 
-A unit is a product of powers of volt, ampere and second; ohm is V/A, and ``1`` stands for a plain number. Terms of a sum,
-sides of a comparison and alternatives need one unit, exponents and the arguments of exp and log none. A literal 0 fits
-every unit, any other number is a plain one. The unit of ``d/dt x`` is that of x per second.
+A unit is a product of powers of volt, ampere and second; ohm is V/A, and ``1`` stands for a plain number. Terms of a
+sum, sides of a comparison and alternatives need one unit, exponents and the arguments of exp and log none. A literal 0
+fits every unit, any other number is a plain one. The unit of ``d/dt x`` is that of x per second.
+
+sympy.physics.units and pint compute with quantities that they have parsed or multiplied themselves. Neither says which
+term of a formula is off, which is the point here, and pint would be one more dependency.
 
 The free variables of an equivalence have no units of their own in the files. They follow from what each is for: what is
 added to a value has its unit, and factors are plain numbers.

@@ -45,7 +45,9 @@ TEXTS = {
     "tabs and spaces": "\t  x  \t",
 }
 # The keys of the files under which a person writes a text; the second ones hold a text for each name.
-PROSE = frozenset({"description", "because", "do", "unit", "distribution", "versions"})
+PROSE = frozenset(
+    {"description", "because", "do", "unit", "input_unit", "output_unit", "distribution", "versions"}
+)
 REASONS = frozenset({"ignores", "not_mapped", "structure"})
 
 
@@ -148,6 +150,7 @@ def test_a_text_is_the_same_text_in_the_module(text: str) -> None:
         len(declarations.catalogue.primitives)
         + len(parameters)
         + sum(bool(entry.unit) for entry in parameters)
+        + sum(2 for primitive in declarations.catalogue.primitives.values() if primitive.output)
     )
     assert texts_of(sources["catalogue"]).count(text) == shown + 2 * len(variables)
 
