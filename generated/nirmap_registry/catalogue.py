@@ -366,6 +366,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         ),
         input_unit="A",
         output_unit="V",
+        methods=("forward_euler", "exponential"),
     ),
     "IF": rows.Primitive(
         name="IF",
@@ -395,6 +396,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         ),
         input_unit="A",
         output_unit="1",
+        methods=("forward_euler", "exponential"),
     ),
     "LI": rows.Primitive(
         name="LI",
@@ -418,6 +420,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         ),
         input_unit="A",
         output_unit="V",
+        methods=("forward_euler", "exponential"),
     ),
     "LIF": rows.Primitive(
         name="LIF",
@@ -447,6 +450,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         ),
         input_unit="A",
         output_unit="1",
+        methods=("forward_euler", "exponential"),
     ),
     "CubaLI": rows.Primitive(
         name="CubaLI",
@@ -482,6 +486,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         ),
         input_unit="1",
         output_unit="V",
+        methods=("forward_euler", "exponential"),
     ),
     "CubaLIF": rows.Primitive(
         name="CubaLIF",
@@ -523,6 +528,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         ),
         input_unit="1",
         output_unit="1",
+        methods=("forward_euler", "exponential"),
     ),
 }
 STRUCTURE: Final = frozenset({"Input", "Output", "NIRGraph"})

@@ -121,6 +121,7 @@ class Primitive:
         subtracts: whether it is reset, and so could be reset by subtraction too.
         input_unit: SI unit of the input, ``1`` for plain numbers; empty where there are no equations.
         output_unit: SI unit of what leaves the node, likewise.
+        methods: how its equations can be stepped; empty where it has no ``d/dt``.
     """
 
     name: str
@@ -134,6 +135,7 @@ class Primitive:
     equivalence: Equivalence | None = None
     input_unit: str = ""
     output_unit: str = ""
+    methods: tuple[str, ...] = ()
 
     @property
     def stateful(self) -> bool:
@@ -274,6 +276,7 @@ class Row:
         path: the class as a dotted path.
         source: where the row is declared, ``file:line``.
         discretisation: the integration scheme that the module implements.
+        takes_method: whether it implements whichever the caller asks for.
         build: the module from the node's parameters (in normal form), dt and the caller's wishes; None where no node
             is built as this class.
         read: the node's parameters (in normal form) from the module and dt.
@@ -311,6 +314,11 @@ class Row:
     not_read: str = ""
     reset: Literal["value", "subtract"] = "value"
     graph: SubGraph | None = None
+    takes_method: bool = False
+
+    def steps_by(self, method: str) -> bool:
+        """Whether the module can integrate by a method."""
+        return self.takes_method or self.discretisation == method
 
 
 @dataclass(frozen=True)
@@ -491,11 +499,13 @@ class Placement:
         dtype: floating dtype of parameters and buffers.
         device: their device.
         surrogate: name of the surrogate gradient of the reference modules.
+        method: how the equations of neurons are stepped, ``forward_euler`` or ``exponential``.
     """
 
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     surrogate: str = "fast_sigmoid"
+    method: str = "forward_euler"
 
     def tensor(self, value: Array | float) -> Given:
         """A new tensor with the numbers of an array, which it does not share."""

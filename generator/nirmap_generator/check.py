@@ -23,8 +23,10 @@ from nirmap_generator.model import (
 )
 from nirmap_generator.problems import Problems
 
-# Names that the runtime supplies beside a node's parameters.
-BUILD_NAMES = frozenset({"dt", "surrogate"})
+# What the caller chooses, which only a constructor gets.
+WISHES = frozenset({"method", "surrogate"})
+BUILD_NAMES = frozenset({"dt"}) | WISHES
+# Names that the runtime supplies beside a node's parameters, and beside a module.
 READ_NAMES = frozenset({"dt", "module"})
 # Names that mean something else in every generated registry.
 RESERVED = frozenset(

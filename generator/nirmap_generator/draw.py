@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from nirmap_generator.check import WISHES
 from nirmap_generator.evaluate import Transposed
 from nirmap_generator.model import Parameter, Primitive
 
@@ -26,14 +27,14 @@ class Draw:
         self.random = random.Random(seed)
 
     def nodes(self) -> Iterator[dict[str, Any]]:
-        """Nodes: their parameters, with dt, and a stand-in for the surrogate gradient."""
+        """Nodes: their parameters, with dt, and stand-ins for what the caller chooses."""
         for _ in range(TRIES):
             node = {name: self.parameter(self.primitive.parameters[name]) for name in self.primitive.declared}
             node["dt"] = 10 ** self.random.uniform(-4, -3)
             for name in self.primitive.declared:
                 if self.primitive.parameters[name].whole_steps:
                     node[name] = self.random.randint(0, 6) * node["dt"]
-            node["surrogate"] = "surrogate"
+            node |= {name: name for name in WISHES}
             yield node
 
     def parameter(self, parameter: Parameter) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nirmap_generator.check import module_paths
+from nirmap_generator.check import WISHES, build_expressions, module_paths
 from nirmap_generator.model import (
     AffineMap,
     ClassReference,
@@ -168,7 +168,7 @@ def _argument(value: Located | ClassReference) -> str:
     # A constructor may take None although it does not say so.
     if value.expression.text.strip() == "None":
         return "rows.NOTHING"
-    return to_python(value.expression, {"surrogate": "to.surrogate"})
+    return to_python(value.expression, {name: f"to.{name}" for name in WISHES})
 
 
 def assignment(located: Located, name: str) -> str:
@@ -184,6 +184,11 @@ def assignment(located: Located, name: str) -> str:
 def _assigned(text: str) -> str:
     """A tensor as it is, anything else as a parameter."""
     return text if text.startswith("to.tensor(") else f"to.parameter({text})"
+
+
+def takes_method(row: Row) -> bool:
+    """Whether the module is told by which method to step."""
+    return any("method" in located.expression.names for _, located in build_expressions(row))
 
 
 def returns_others(row: Row) -> bool:

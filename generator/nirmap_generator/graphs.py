@@ -12,7 +12,14 @@ import copy
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from nirmap_generator.check import build_expressions, check_import, check_names, check_row, did_you_mean
+from nirmap_generator.check import (
+    BUILD_NAMES,
+    build_expressions,
+    check_import,
+    check_names,
+    check_row,
+    did_you_mean,
+)
 from nirmap_generator.expressions import Expression, parse
 from nirmap_generator.model import (
     AffineMap,
@@ -31,7 +38,7 @@ from nirmap_generator.problems import Problems
 
 INPUT, OUTPUT = "input", "output"
 # Names that mean something else in the formulas.
-_TAKEN = frozenset({INPUT, OUTPUT, "module", "dt", "surrogate", "node", "rows", "catalogue", "torch", "np"})
+_TAKEN = frozenset({INPUT, OUTPUT, "module", "node", "rows", "catalogue", "torch", "np"}) | BUILD_NAMES
 # The parameters that the output of a node is proportional to, all of them together.
 PROPORTIONAL: Mapping[str, tuple[str, ...]] = {
     "Affine": ("weight", "bias"),
@@ -213,7 +220,7 @@ def _check_scope(row: Row, primitive: Primitive, problems: Problems) -> None:
     for name in primitive.parameters:
         members.setdefault(_member(name), []).append(name.partition(".")[2])
     for located in _formulas(row):
-        check_members(located, members, problems, {"dt", "surrogate"})
+        check_members(located, members, problems, BUILD_NAMES)
 
 
 def _formulas(row: Row) -> Iterator[Located]:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from nirmap_generator.check import build_expressions, class_names, module_paths
+from nirmap_generator.check import BUILD_NAMES, WISHES, build_expressions, class_names, module_paths
 from nirmap_generator.draw import Draw
 from nirmap_generator.evaluate import EvaluationError, NotSymbolic, Opaque, equal, evaluate, symbolic
 from nirmap_generator.expressions import Expression, parse
@@ -131,7 +131,7 @@ class _Proof:
         """The node that is read from a module, in normal form."""
         reading = {**module, "dt": node["dt"]}
         again = {name: _value(self.row.read[name], reading) for name in self.primitive.declared}
-        return {**again, "dt": node["dt"], "surrogate": node["surrogate"]}
+        return {**again, **{name: node[name] for name in BUILD_NAMES}}
 
     def node_comes_back(self, node: Values) -> Values:
         """Node -> module -> node; returns the module."""
@@ -191,7 +191,7 @@ class _Proof:
             return None  # Such a module is refused when it is read.
         if not legal:
             return None  # Such a node is refused by the checks of the parameters.
-        again |= {"dt": node["dt"], "surrogate": node["surrogate"]}
+        again |= {name: node[name] for name in BUILD_NAMES}
         for constraint in self.row.requires:
             if not fulfils(constraint, again):
                 return f"is read as {shown(again)}, which does not fulfil {constraint.that.expression.text!r}"
@@ -246,7 +246,7 @@ def shown(values: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{name} = {_number(value)}"
         for name, value in values.items()
-        if name != "surrogate" and not _depends_on_shape(value)
+        if name not in WISHES and not _depends_on_shape(value)
     )
 
 

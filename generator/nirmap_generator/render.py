@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nirmap_generator.check import build_expressions, class_paths
+from nirmap_generator.discretise import exact_step, methods
 from nirmap_generator.filters import (
     accounted,
     affine,
@@ -40,6 +41,7 @@ from nirmap_generator.filters import (
     self_python,
     snake,
     source,
+    takes_method,
     title,
 )
 from nirmap_generator.graphs import gains
@@ -88,10 +90,12 @@ class Renderer:
             distance,
             docstring,
             equivalent_name,
+            exact_step,
             float_literal,
             free_variable,
             function_name,
             function_row,
+            methods,
             module_array,
             module_condition,
             module_constraints,
@@ -114,6 +118,7 @@ class Renderer:
             self_python,
             snake,
             source,
+            takes_method,
             title,
         ]
         self.environment.filters.update({function.__name__: function for function in functions})

@@ -175,6 +175,8 @@ class Builder:
         candidates = rows_for_node(registry, primitive.name, self.reset)
         if not candidates:
             raise _unsupported(registry, primitive, self.reset, where)
+        if primitive.methods:
+            candidates = _stepped_by(self.to.method, candidates, primitive, registry, where)
         failed: list[tuple[Row, NodeConstraint]] = []
         for row in candidates:
             broken = next((entry for entry in row.requires if not entry.holds(values, self.dt)), None)
@@ -260,6 +262,22 @@ def _unsupported(registry: Registry, primitive: Primitive, reset: Reset, where: 
         else ""
     )
     return UnsupportedNodeError(where, found, expected, do)
+
+
+def _stepped_by(
+    method: str, candidates: list[Row], primitive: Primitive, registry: Registry, where: str
+) -> list[Row]:
+    """The rows whose modules integrate by a method."""
+    found = f"method = {method!r} for a nir.{primitive.name}"
+    if method not in primitive.methods:
+        expected = f"a method for its equations: {' or '.join(map(repr, primitive.methods))}"
+        raise ConstraintError(where, found, expected, f"use method={primitive.methods[0]!r}")
+    fitting = [row for row in candidates if row.steps_by(method)]
+    if not fitting:
+        known = candidates[0].discretisation
+        expected = f"{known!r}, by which {registry.framework} integrates"
+        raise ConstraintError(where, found, expected, f"use framework='torch', or method={known!r}")
+    return fitting
 
 
 def _why_not(registry: Registry, node: str) -> str:

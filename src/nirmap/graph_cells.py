@@ -124,6 +124,7 @@ def build_graph(
         return None
     for row in builder.registry.graphs:
         fits = row.graph is not None and row.build is not None and row.reset == reset
+        fits = fits and row.steps_by(builder.to.method)
         names = match(graph, row.graph) if fits and row.graph is not None else None
         if names is None or row.graph is None:
             continue

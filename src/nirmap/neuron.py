@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import torch
 
+from nirmap.discretisation import Method, check_method
 from nirmap.errors import ConstraintError
 from nirmap.resets import Reset, check_reset
 from nirmap.surrogate import SURROGATES
@@ -29,9 +30,10 @@ class Neuron(torch.nn.Module):
         dt: time step in s; 0 for a module without dynamics.
         surrogate: name of the surrogate gradient, a key of ``nirmap.surrogate.SURROGATES``.
         reset: ``value`` or ``subtract``; it matters for neurons that are reset.
+        method: ``forward_euler`` or ``exponential``; it matters for modules with dynamics that are linear.
 
     Raises:
-        ConstraintError: the surrogate gradient or the reset is not known.
+        ConstraintError: the surrogate gradient, the reset or the method is not known.
     """
 
     parameter_names: ClassVar[tuple[str, ...]] = ()
@@ -44,6 +46,7 @@ class Neuron(torch.nn.Module):
         dt: float = 0.0,
         surrogate: str = "fast_sigmoid",
         reset: str = "value",
+        method: str = "forward_euler",
     ) -> None:
         super().__init__()
         if surrogate not in SURROGATES:
@@ -54,6 +57,7 @@ class Neuron(torch.nn.Module):
         self.dt = dt
         self.surrogate = surrogate
         self.reset: Reset = check_reset(reset, "reset")
+        self.method: Method = check_method(method, "method")
 
     def spike(self, distance: torch.Tensor) -> torch.Tensor:
         """1 where the distance to the threshold is above 0, else 0, in the dtype of the distance."""
@@ -73,6 +77,8 @@ class Neuron(torch.nn.Module):
             parts.append(f"dt={self.dt:g}")
         if self.reset != "value":
             parts.append(f"reset={self.reset!r}")
+        if self.method != "forward_euler":
+            parts.append(f"method={self.method!r}")
         return ", ".join(parts)
 
 

@@ -19,6 +19,7 @@ import torch
 
 from nirmap.building import Builder, Built, is_stateful
 from nirmap.delays import Delays, delayed_edges
+from nirmap.discretisation import Method, check_method
 from nirmap.errors import ConstraintError, DelayWarning
 from nirmap.files import read_graph
 from nirmap.garbage import collecting_later
@@ -53,6 +54,7 @@ def from_nir(
     fallback: Literal["torch"] | None = None,
     reset: Reset | None = None,
     override_dt: bool = False,
+    method: Method = "forward_euler",
 ) -> Network:
     r"""Rebuilds a NIR graph with the modules of a framework.
 
@@ -78,11 +80,14 @@ def from_nir(
             that it sets to ``v_reset``; None for what the metadata of the node, or of the graph around it, say, else
             ``value`` (:mod:`nirmap.resets`).
         override_dt: take ``dt`` although the graph's metadata state another one, for which it was trained.
+        method: how the equations of neurons become steps: ``forward_euler``, or ``exponential``, which is exact for an
+            input that is held during dt. Spikes and resets come after it, at the end of the step. The framework
+            ``torch`` has both.
 
     Raises:
         GraphError: the graph or file is malformed.
         UnsupportedNodeError: the framework has no module for a node.
-        ConstraintError: no module of the framework can express a node's parameters.
+        ConstraintError: no module of the framework can express a node's parameters, or integrates by ``method``.
         MappingError: the framework is not installed or differs from its mappings.
 
     Warns:
@@ -97,7 +102,7 @@ def from_nir(
     step = time_step(graph, registry, dt, override=override_dt)
     if surrogate not in SURROGATES:
         raise ConstraintError("surrogate", repr(surrogate), "one of " + ", ".join(sorted(SURROGATES)))
-    to = Placement(dtype, torch.device(device), surrogate)
+    to = Placement(dtype, torch.device(device), surrogate, check_method(method, "method"))
     _check_trainable(graph, trainable)
     builder = Builder(registry, step, to, frozenset(trainable), load_registry(fallback) if fallback else None)
     asked = None if reset is None else check_reset(reset, "reset")

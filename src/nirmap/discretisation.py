@@ -1,0 +1,53 @@
+"""How one time step is computed: the methods there are, and the functions that exact steps are made of."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+
+from nirmap.errors import ConstraintError
+
+Method = Literal["forward_euler", "exponential"]
+# Up to here exprel is a series: expm1(x) / x has a derivative that loses all its digits near 0.
+_SERIES = 0.5
+# 0.5 ** 14 / 15! is below the rounding of float64.
+_TERMS = 14
+
+
+def check_method(method: object, where: str) -> Method:
+    """A method that was asked for.
+
+    Raises:
+        ConstraintError: there is none of that name.
+    """
+    for known in get_args(Method):
+        if isinstance(method, str) and method == known:
+            found: Method = known
+            return found
+    raise ConstraintError(where, repr(method), " or ".join(repr(known) for known in get_args(Method)))
+
+
+def exprel(x: torch.Tensor) -> torch.Tensor:
+    r"""``(exp(x) - 1) / x``, and 1 where x is 0; also called phi1. Accurate everywhere, and so is its gradient.
+
+    Args:
+        x: of any shape, in a floating dtype.
+    """
+    near = x.abs() < _SERIES
+    # Both branches are computed, and neither may be infinite where the other is taken: 0 times that has no gradient.
+    small = torch.where(near, x, torch.zeros_like(x))
+    large = torch.where(near, torch.ones_like(x), x)
+    series = torch.ones_like(x)
+    for term in range(_TERMS, 1, -1):
+        series = 1 + small * series / term
+    return torch.where(near, series, torch.expm1(large) / large)
+
+
+def exp_difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The divided difference ``(exp(a) - exp(b)) / (a - b)``, and exp(a) where both are equal.
+
+    It is accurate however near a and b are to one another. The shapes are broadcast.
+    """
+    # The larger exponential stands before a factor of at most 1, so that nothing overflows on the way.
+    return torch.exp(torch.maximum(a, b)) * exprel(-(a - b).abs())
