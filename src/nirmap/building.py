@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -326,6 +327,18 @@ def _placed(row: Row, values: Values, dt: float, to: Placement, where: str) -> t
         return row.build(values, dt, to)
     except ConstraintError as error:
         raise ConstraintError(f"{where} ({error.where})", error.found, error.expected, error.do) from error
+
+
+def check_trainable(names: Collection[str]) -> None:
+    """That every name is that of a neuron parameter.
+
+    Raises:
+        ConstraintError: one is not.
+    """
+    known = {p.name for primitive in PRIMITIVES.values() for p in primitive.parameters if p.kind == "neuron"}
+    for name in names:
+        if name not in known:
+            raise ConstraintError("trainable", repr(name), "neuron parameters: " + ", ".join(sorted(known)))
 
 
 def _train(module: torch.nn.Module, primitive: Primitive, trainable: frozenset[str], where: str) -> None:

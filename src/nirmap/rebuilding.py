@@ -17,7 +17,7 @@ from typing import Any, Literal
 import nir
 import torch
 
-from nirmap.building import Builder, Built, is_stateful
+from nirmap.building import Builder, Built, check_trainable, is_stateful
 from nirmap.delays import Delays, delayed_edges
 from nirmap.discretisation import Method, check_method
 from nirmap.errors import ConstraintError, DelayWarning
@@ -103,7 +103,7 @@ def from_nir(
     if surrogate not in SURROGATES:
         raise ConstraintError("surrogate", repr(surrogate), "one of " + ", ".join(sorted(SURROGATES)))
     to = Placement(dtype, torch.device(device), surrogate, check_method(method, "method"))
-    _check_trainable(graph, trainable)
+    check_trainable(trainable)
     builder = Builder(registry, step, to, frozenset(trainable), load_registry(fallback) if fallback else None)
     asked = None if reset is None else check_reset(reset, "reset")
     context = _Context(builder, dict(node_map or {}), asked)
@@ -148,13 +148,6 @@ class _Context:
     node_map: NodeMap
     asked: Reset | None = None
     stateless_cycles: list[str] = field(default_factory=list[str])
-
-
-def _check_trainable(graph: nir.NIRGraph, trainable: Collection[str]) -> None:
-    known = {p.name for primitive in PRIMITIVES.values() for p in primitive.parameters if p.kind == "neuron"}
-    for name in trainable:
-        if name not in known:
-            raise ConstraintError("trainable", repr(name), "neuron parameters: " + ", ".join(sorted(known)))
 
 
 @dataclass

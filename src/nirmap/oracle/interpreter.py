@@ -15,7 +15,8 @@ Delay      the x of ``delay / dt`` steps ago, 0 before the first
 
 Where the metadata of a node, or of a graph around it, have ``reset: subtract``, a spike lowers v by
 ``v_threshold - v_reset``.
-With ``method="exponential"`` the factor ``dt / tau`` is ``1 - exp(-dt / tau)``, exact for an input held over the step.
+With ``method="exponential"`` i and v are what the equations give after dt of a constant input
+(`nirmap.oracle.exponential`); spike and reset come after that, as above.
 All state is 0 before the first step. A delayed edge (`nirmap.oracle.feedback`) carries the value of the step before.
 """
 
@@ -24,13 +25,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import nir
 import numpy as np
 
 from nirmap.oracle import spatial
+from nirmap.oracle.exponential import propagator
 from nirmap.oracle.feedback import delayed_edges
+from nirmap.oracle.inputs import float64, streams
 from nirmap.oracle.spatial import Array
 
 Path = tuple[str, ...]
@@ -79,7 +82,7 @@ def simulate(
         graph: the network; it is only read.
         inputs: per Input node an array (T, B, *shape), T at least 1; the array alone where there is one Input.
         dt: the time step in the unit of the graph's time constants (s).
-        method: how the decays of LI, LIF, CubaLI and CubaLIF are discretised.
+        method: how the equations of i and v are discretised.
 
     Raises:
         ValueError: an edge names no node or is there twice, an Input has incoming or an Output has outgoing edges, no
@@ -88,11 +91,11 @@ def simulate(
         TypeError: a node is of a type that has no equations here.
     """
     network = _Graph(graph, (), dt, method)
-    streams = _streams(network, inputs)
-    steps = len(next(iter(streams.values())))
+    arriving = streams(network.inputs, inputs)
+    steps = len(next(iter(arriving.values())))
     recording = _Recording()
     for step in range(steps):
-        network.step({name: stream[step] for name, stream in streams.items()})
+        network.step({name: stream[step] for name, stream in arriving.items()})
         recording.add(network)
     return recording.trace(network)
 
@@ -116,35 +119,6 @@ def margin(trace: Trace) -> float:
     return float(smallest)
 
 
-def _streams(network: _Graph, inputs: Mapping[str, Any] | Any) -> dict[str, Array]:
-    """The inputs by name, checked for their names, their shapes, and one T and B for all."""
-    if isinstance(inputs, Mapping):
-        given = cast("Mapping[str, Any]", inputs)
-    elif len(network.inputs) == 1:
-        given = dict.fromkeys(network.inputs, inputs)
-    else:
-        raise ValueError(f"a single array cannot feed the inputs {sorted(network.inputs)}: give a dict")
-    if set(given) != set(network.inputs):
-        raise ValueError(f"inputs {sorted(given)} given, the graph has {sorted(network.inputs)}")
-    streams = {name: _float64(value) for name, value in given.items()}
-    for name, stream in streams.items():
-        declared: Any = network.inputs[name].input_type["input"]
-        if declared is not None and stream.shape[2:] != tuple(int(size) for size in declared):
-            raise ValueError(
-                f"input {name!r} has shape (T, B, *{stream.shape[2:]}), declared is {tuple(declared)}"
-            )
-    if len({stream.shape[:2] for stream in streams.values()}) != 1 or not len(next(iter(streams.values()))):
-        raise ValueError("inputs must have one common number of steps, at least 1, and one batch size")
-    return streams
-
-
-def _float64(value: Any) -> Array:
-    """A float64 copy of a number, a sequence, an array or a tensor."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
-    return np.array(value, dtype=np.float64)
-
-
 @dataclass
 class _Node:
     """One node that is not a graph: its equations and its state."""
@@ -158,6 +132,7 @@ class _Node:
     history: deque[Array] = field(default_factory=deque[Array])
     compared: Array | None = None
     threshold: Array | None = None
+    propagator: Array | None = None
 
     def step(self, x: Array) -> Array:
         """The output (B, *shape) for this step's summed input (B, *shape); moves the state on."""
@@ -173,10 +148,10 @@ class _Node:
         if isinstance(node, nir.Scale):
             return x * self._elementwise("scale", x)
         if isinstance(node, (nir.Linear, nir.Affine)):
-            y = (_float64(node.weight) @ x[..., np.newaxis])[..., 0]
-            return y + _float64(node.bias) if isinstance(node, nir.Affine) else y
+            y = (float64(node.weight) @ x[..., np.newaxis])[..., 0]
+            return y + float64(node.bias) if isinstance(node, nir.Affine) else y
         if isinstance(node, (nir.Conv1d, nir.Conv2d)):
-            weight, bias = _float64(node.weight), _float64(node.bias)
+            weight, bias = float64(node.weight), float64(node.bias)
             return spatial.convolve(
                 x, weight, bias, node.stride, node.padding, node.dilation, int(node.groups)
             )
@@ -190,7 +165,7 @@ class _Node:
 
     def _elementwise(self, name: str, x: Array) -> Array:
         """A parameter that belongs to the elements of ``x`` (B, *shape): 0-d, or broadcast to *shape exactly."""
-        value = _float64(getattr(self.node, name))
+        value = float64(getattr(self.node, name))
         try:
             return np.broadcast_to(value, x.shape[1:])
         except ValueError:
@@ -199,18 +174,7 @@ class _Node:
             ) from None
 
     def _neuron(self, x: Array) -> Array:
-        before = self.state.get("v", np.zeros_like(x))
-        r = self._elementwise("r", x)
-        if isinstance(self.node, (nir.I, nir.IF)):
-            v = before + self.dt * r * x
-        else:
-            drive = x
-            if isinstance(self.node, _CURRENT_BASED):
-                current = self.state.get("i", np.zeros_like(x))
-                drive = self._approach(current, self._elementwise("w_in", x) * x, "tau_syn")
-                self.state["i"] = drive
-            tau = "tau_mem" if isinstance(self.node, _CURRENT_BASED) else "tau"
-            v = self._approach(before, self._elementwise("v_leak", x) + r * drive, tau)
+        v = self._exact(x) if self.method == "exponential" else self._forward_euler(x)
         if not isinstance(self.node, _WITH_RESET):
             self.state["v"] = v
             return v
@@ -221,11 +185,32 @@ class _Node:
         self.state["v"] = np.where(spikes > 0, after, v)
         return spikes
 
+    def _forward_euler(self, x: Array) -> Array:
+        before = self.state.get("v", np.zeros_like(x))
+        r = self._elementwise("r", x)
+        if isinstance(self.node, (nir.I, nir.IF)):
+            return before + self.dt * r * x
+        drive = x
+        if isinstance(self.node, _CURRENT_BASED):
+            current = self.state.get("i", np.zeros_like(x))
+            drive = self._approach(current, self._elementwise("w_in", x) * x, "tau_syn")
+            self.state["i"] = drive
+        tau = "tau_mem" if isinstance(self.node, _CURRENT_BASED) else "tau"
+        return self._approach(before, self._elementwise("v_leak", x) + r * drive, tau)
+
     def _approach(self, value: Array, target: Array, time_constant: str) -> Array:
         """One step of ``tau dy/dt = target - y`` from ``y = value``."""
-        tau = self._elementwise(time_constant, value)
-        fraction = self.dt / tau if self.method == "forward_euler" else -np.expm1(-self.dt / tau)
-        return value + fraction * (target - value)
+        return value + self.dt / self._elementwise(time_constant, value) * (target - value)
+
+    def _exact(self, x: Array) -> Array:
+        if self.propagator is None:
+            self.propagator = propagator(self.node, lambda name: self._elementwise(name, x), self.dt)
+        zero = np.zeros_like(x)
+        variables = (self.state.get("i", zero), self.state.get("v", zero), x, np.ones_like(x))
+        after = (self.propagator @ np.stack(variables, axis=-1)[..., np.newaxis])[..., 0]
+        if isinstance(self.node, _CURRENT_BASED):
+            self.state["i"] = after[..., 0]
+        return after[..., 1]
 
     def _fire(self, compared: Array, threshold: Array) -> Array:
         self.compared, self.threshold = compared, threshold
