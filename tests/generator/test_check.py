@@ -168,7 +168,7 @@ NAMES = {
         "beta: tensor(1 - dt / tao)\n        threshold",
         "tao",
         "tau",
-        "dt, r, surrogate, tau",
+        "dt, method, r, surrogate, tau",
     ),
     "record": (
         NORSE,
