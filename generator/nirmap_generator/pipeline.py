@@ -13,6 +13,7 @@ from pathlib import Path
 from nirmap_generator.check import check_framework
 from nirmap_generator.check_catalogue import check_against_nir, check_catalogue
 from nirmap_generator.check_files import check_files, check_functions, is_shared
+from nirmap_generator.extensions import check_extensions, extensions, with_reference_rows
 from nirmap_generator.formatting import formatted
 from nirmap_generator.graphs import check_graphs
 from nirmap_generator.load import Document, load
@@ -67,7 +68,8 @@ def read(folder: Path) -> Declarations:
     A file that is not valid is left out, and the others are checked all the same.
 
     Args:
-        folder: holds ``nir.yaml``, ``functions.yaml``, ``rewrites.yaml``, ``frameworks/``, ``shared/`` and ``schema/``.
+        folder: holds ``nir.yaml``, ``functions.yaml``, ``rewrites.yaml``, ``frameworks/``, ``shared/``, ``extensions/`` and
+            ``schema/``.
 
     Raises:
         DeclarationError: with every problem that was found.
@@ -75,6 +77,7 @@ def read(folder: Path) -> Declarations:
     problems = Problems()
     shared = sorted((folder / "shared").glob("*.yaml"))
     catalogues = _load_all([folder / "nir.yaml"], folder, "catalogue", problems)
+    further = _load_all(sorted((folder / "extensions").glob("*.yaml")), folder, "catalogue", problems)
     tables = _load_all([folder / "functions.yaml"], folder, "functions", problems)
     series = _load_all([folder / "rewrites.yaml"], folder, "rewrites", problems)
     files = [*shared, *sorted((folder / "frameworks").glob("*.yaml"))]
@@ -83,14 +86,17 @@ def read(folder: Path) -> Declarations:
     functions = tuple(entry for table in tables for entry in parser.functions(table))
     rewrites = tuple(entry for table in series for entry in parse_rewrites(table, parser))
     frameworks = tuple(parser.framework(document) for document in mappings)
+    parsed = [parser.catalogue(document, further) for document in catalogues]
+    for catalogue in parsed:
+        check_extensions(catalogue, problems)
+        frameworks = tuple(with_reference_rows(framework, catalogue, parser) for framework in frameworks)
     check_functions(functions, frameworks, problems)
     check_files(frameworks, [path.stem for path in shared], problems)
-    parsed = [parser.catalogue(document) for document in catalogues]
     for catalogue in parsed:
         check_rewrites(rewrites, catalogue, problems)
         _check_against_catalogue(catalogue, frameworks, problems)
     problems.raise_if_any()
-    documents = (*catalogues, *tables, *series, *mappings)
+    documents = (*catalogues, *further, *tables, *series, *mappings)
     return Declarations(parsed[0], frameworks, functions, rewrites, documents)
 
 
@@ -149,7 +155,7 @@ def prove_all(declarations: Declarations) -> None:
 def render(declarations: Declarations) -> dict[str, str]:
     """The text of every generated file, by its name in the folder ``generated``."""
     renderer = Renderer(declarations.catalogue)
-    catalogue = {declarations.catalogue.document.file: declarations.catalogue.document.digest}
+    catalogue = {document.file: document.digest for document in declarations.catalogue.documents}
     neurons = [
         primitive
         for primitive in declarations.catalogue.primitives.values()
@@ -160,6 +166,7 @@ def render(declarations: Declarations) -> dict[str, str]:
         "rows.py": renderer.render("rows.py.jinja", {}),
         "catalogue.py": renderer.render("catalogue.py.jinja", catalogue, catalogue=declarations.catalogue),
         "neurons.py": renderer.render("neurons.py.jinja", catalogue, neurons=neurons),
+        "nodes.py": renderer.render("nodes.py.jinja", catalogue, nodes=extensions(declarations.catalogue)),
         "functions.py": renderer.render(
             "functions.py.jinja", _digests(declarations, "functions.yaml"), functions=declarations.functions
         ),

@@ -13,6 +13,7 @@ Threshold  ``x > threshold``
 Delay      the x of ``delay / dt`` steps ago, 0 before the first
 =========  ====================================================================================================
 
+A node that has ``equations`` with it is stepped by these (`nirmap.oracle.equations`).
 Where the metadata of a node, or of a graph around it, have ``reset: subtract``, a spike lowers v by
 ``v_threshold - v_reset``.
 With ``method="exponential"`` i and v are what the equations give after dt of a constant input
@@ -31,6 +32,7 @@ import nir
 import numpy as np
 
 from nirmap.oracle import spatial
+from nirmap.oracle.equations import compared, computed
 from nirmap.oracle.exponential import propagator
 from nirmap.oracle.feedback import delayed_edges
 from nirmap.oracle.inputs import float64, streams
@@ -161,7 +163,29 @@ class _Node:
             return spatial.average_pool(x, node.kernel_size, node.stride, node.padding)
         if isinstance(node, nir.Flatten):
             return spatial.flatten(x, int(node.start_dim), int(node.end_dim))
+        if getattr(node, "equations", None) is not None:
+            return self._by_equations(x)
         raise TypeError(f"node {self.path}: no equations for {type(node).__name__}")
+
+    def _by_equations(self, x: Array) -> Array:
+        """A step of a node that has its equations with it, each of which sees what was computed before it."""
+        given: Any = self.node
+        if self.method != "forward_euler":
+            raise ValueError(f"node {self.path}: no exact step is known here for its equations")
+        names = {name: self._elementwise(name, x) for name in given.defaults} | {"input": x}
+        for name, initial in given.equations.state.items():
+            names[name] = self.state.get(name, np.full_like(x, initial))
+        for name, text in given.equations.dynamics.items():
+            names[name] = names[name] + self.dt * computed(text, names)
+        if given.equations.spike:
+            left, right = compared(given.equations.spike, names)
+            names["spike"] = self._fire(np.broadcast_to(left, x.shape), np.broadcast_to(right, x.shape)[0])
+            subtracts = self.node.metadata.get("reset", self.reset) == "subtract"
+            by = given.equations.reset_by_subtraction
+            for name, text in (by if subtracts and by else given.equations.reset).items():
+                names[name] = np.where(names["spike"] > 0, computed(text, names), names[name])
+        self.state = {name: names[name] for name in given.equations.state}
+        return np.broadcast_to(computed(given.equations.output, names), x.shape).copy()
 
     def _elementwise(self, name: str, x: Array) -> Array:
         """A parameter that belongs to the elements of ``x`` (B, *shape): 0-d, or broadcast to *shape exactly."""
