@@ -68,8 +68,8 @@ def read(folder: Path) -> Declarations:
     A file that is not valid is left out, and the others are checked all the same.
 
     Args:
-        folder: holds ``nir.yaml``, ``functions.yaml``, ``rewrites.yaml``, ``frameworks/``, ``shared/``, ``extensions/`` and
-            ``schema/``.
+        folder: holds ``nir.yaml``, ``functions.yaml``, ``rewrites.yaml``, ``extensions/``, ``frameworks/``, ``shared/``
+            and ``schema/``.
 
     Raises:
         DeclarationError: with every problem that was found.

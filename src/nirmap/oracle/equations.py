@@ -6,7 +6,6 @@ The text is parsed anew here, and nothing but numbers, names, arithmetic, compar
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,17 +14,17 @@ import numpy as np
 from nirmap.oracle.spatial import Array
 
 _ARITHMETIC: Mapping[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.true_divide,
+    ast.Pow: np.power,
+    ast.USub: np.negative,
+    ast.UAdd: np.positive,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
     ast.And: np.logical_and,
     ast.Or: np.logical_or,
     ast.Not: np.logical_not,
