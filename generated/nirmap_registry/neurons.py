@@ -415,7 +415,7 @@ class AdLIF(Neuron):
 
     ``d/dt w = (a * (v - v_leak) - w) / tau_w``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, in the same step, and then ``w = w + b``, in the same step.
+    A spike where ``v > v_threshold``, and then ``v = v_reset``, and then ``w = w + b``, in the same step.
 
     Args:
         tau: membrane time constant, in s.

@@ -13,7 +13,7 @@ from pathlib import Path
 from nirmap_generator.check import check_framework
 from nirmap_generator.check_catalogue import check_against_nir, check_catalogue
 from nirmap_generator.check_files import check_files, check_functions, is_shared
-from nirmap_generator.extensions import check_extensions, extensions, with_reference_rows
+from nirmap_generator.extensions import check_extensions, with_reference_rows
 from nirmap_generator.formatting import formatted
 from nirmap_generator.graphs import check_graphs
 from nirmap_generator.load import Document, load
@@ -156,17 +156,12 @@ def render(declarations: Declarations) -> dict[str, str]:
     """The text of every generated file, by its name in the folder ``generated``."""
     renderer = Renderer(declarations.catalogue)
     catalogue = {document.file: document.digest for document in declarations.catalogue.documents}
-    neurons = [
-        primitive
-        for primitive in declarations.catalogue.primitives.values()
-        if primitive.output is not None and (primitive.dynamics or not primitive.state)
-    ]
     texts = {
         "__init__.py": renderer.render("__init__.py.jinja", {}, frameworks=declarations.frameworks),
         "rows.py": renderer.render("rows.py.jinja", {}),
-        "catalogue.py": renderer.render("catalogue.py.jinja", catalogue, catalogue=declarations.catalogue),
-        "neurons.py": renderer.render("neurons.py.jinja", catalogue, neurons=neurons),
-        "nodes.py": renderer.render("nodes.py.jinja", catalogue, nodes=extensions(declarations.catalogue)),
+        "catalogue.py": renderer.catalogue(declarations.catalogue, catalogue, PACKAGE),
+        "neurons.py": renderer.neurons(declarations.catalogue, catalogue),
+        "nodes.py": renderer.nodes(declarations.catalogue, catalogue),
         "functions.py": renderer.render(
             "functions.py.jinja", _digests(declarations, "functions.yaml"), functions=declarations.functions
         ),

@@ -202,8 +202,10 @@ def _node(data: dict[str, Any], where: str) -> nir.NIRNode:
 def _extension(name: str) -> type[nir.NIRNode] | None:
     """The class of a node that NIR does not have."""
     from nirmap.extension import ExtensionNode
+    from nirmap.extensions import load_extensions
     from nirmap_registry.catalogue import PRIMITIVES
 
+    load_extensions()
     primitive = PRIMITIVES.get(name)
     return primitive.node if primitive is not None and issubclass(primitive.node, ExtensionNode) else None
 
