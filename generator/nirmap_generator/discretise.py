@@ -10,6 +10,7 @@ for which the runtime has a function.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +73,7 @@ def exact_step(primitive: Primitive) -> Mapping[str, tuple[Weight, ...]]:
 
 def _matrix(primitive: Primitive) -> dict[str, dict[str, Any]]:
     """The matrix A: how the rate of each variable depends on each."""
-    import sympy
+    sympy: Any = importlib.import_module("sympy")  # it has no types
 
     names = [*primitive.parameters, *primitive.state, "input"]
     symbols = {name: sympy.Symbol(name, real=True) for name in names}
@@ -110,7 +111,7 @@ def _phi1(rate: Any, primitive: Primitive) -> str:
 
 def _coupling(matrix: Mapping[str, Mapping[str, Any]], source: str, target: str, primitive: Primitive) -> str:
     """``dt A_ts phi1[dt A_ss, dt A_tt]``, divided by a rate that is not 0 identically."""
-    import sympy
+    sympy: Any = importlib.import_module("sympy")  # it has no types
 
     by, a, b = matrix[target][source], matrix[source][source], matrix[target][target]
     if a == 0 and b == 0:
