@@ -181,7 +181,8 @@ class LI(Neuron):
         v = torch.full_like(input, 0.0) if state is None else state["v"]
         if self.method == "exponential":
             rate_v = (self.v_leak - v + self.r * input) / self.tau
-            v = v + self.dt * (exprel(self.dt * (-1 / self.tau)) * rate_v)
+            phi1_v = exprel(self.dt * (-1 / self.tau))
+            v = v + self.dt * (phi1_v * rate_v)
         else:
             v = v + self.dt * ((self.v_leak - v + self.r * input) / self.tau)
         return v, {"v": v}
@@ -238,7 +239,8 @@ class LIF(Neuron):
         v = torch.full_like(input, 0.0) if state is None else state["v"]
         if self.method == "exponential":
             rate_v = (self.v_leak - v + self.r * input) / self.tau
-            v = v + self.dt * (exprel(self.dt * (-1 / self.tau)) * rate_v)
+            phi1_v = exprel(self.dt * (-1 / self.tau))
+            v = v + self.dt * (phi1_v * rate_v)
         else:
             v = v + self.dt * ((self.v_leak - v + self.r * input) / self.tau)
         spike = self.spike(v - self.v_threshold)
@@ -296,14 +298,13 @@ class CubaLI(Neuron):
         if self.method == "exponential":
             rate_i = (self.w_in * input - i) / self.tau_syn
             rate_v = (self.v_leak - v + self.r * i) / self.tau_mem
-            i = i + self.dt * (exprel(self.dt * (-1 / self.tau_syn)) * rate_i)
+            phi1_i = exprel(self.dt * (-1 / self.tau_syn))
+            phi1_v = exprel(self.dt * (-1 / self.tau_mem))
+            i = i + self.dt * (phi1_i * rate_i)
             v = v + self.dt * (
-                exprel(self.dt * (-1 / self.tau_mem)) * rate_v
+                phi1_v * rate_v
                 + (-self.r * self.tau_syn / self.tau_mem)
-                * (
-                    exp_difference(self.dt * (-1 / self.tau_syn), self.dt * (-1 / self.tau_mem))
-                    - exprel(self.dt * (-1 / self.tau_mem))
-                )
+                * (exp_difference(self.dt * (-1 / self.tau_syn), self.dt * (-1 / self.tau_mem)) - phi1_v)
                 * rate_i
             )
         else:
@@ -389,14 +390,13 @@ class CubaLIF(Neuron):
         if self.method == "exponential":
             rate_i = (self.w_in * input - i) / self.tau_syn
             rate_v = (self.v_leak - v + self.r * i) / self.tau_mem
-            i = i + self.dt * (exprel(self.dt * (-1 / self.tau_syn)) * rate_i)
+            phi1_i = exprel(self.dt * (-1 / self.tau_syn))
+            phi1_v = exprel(self.dt * (-1 / self.tau_mem))
+            i = i + self.dt * (phi1_i * rate_i)
             v = v + self.dt * (
-                exprel(self.dt * (-1 / self.tau_mem)) * rate_v
+                phi1_v * rate_v
                 + (-self.r * self.tau_syn / self.tau_mem)
-                * (
-                    exp_difference(self.dt * (-1 / self.tau_syn), self.dt * (-1 / self.tau_mem))
-                    - exprel(self.dt * (-1 / self.tau_mem))
-                )
+                * (exp_difference(self.dt * (-1 / self.tau_syn), self.dt * (-1 / self.tau_mem)) - phi1_v)
                 * rate_i
             )
         else:

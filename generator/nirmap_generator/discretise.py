@@ -38,6 +38,19 @@ class Weight:
     python: str
 
 
+@dataclass(frozen=True)
+class ExactStep:
+    """The exact step of some equations: ``x + dt * (sum of weight * rate)`` for each state variable x.
+
+    Attributes:
+        factors: local names that the weights speak of, ``phi1_x`` for a variable x, and what they stand for.
+        weights: the terms of each variable's step.
+    """
+
+    factors: Mapping[str, str]
+    weights: Mapping[str, tuple[Weight, ...]]
+
+
 def methods(primitive: Primitive) -> tuple[str, ...]:
     """The methods by which a primitive can be stepped; none where it has no ``d/dt``."""
     if not primitive.dynamics:
@@ -49,8 +62,8 @@ def methods(primitive: Primitive) -> tuple[str, ...]:
     return ("forward_euler", "exponential")
 
 
-def exact_step(primitive: Primitive) -> Mapping[str, tuple[Weight, ...]]:
-    """For each state variable the terms of its exact step: ``x + dt * (sum of weight * rate)``.
+def exact_step(primitive: Primitive) -> ExactStep:
+    """The exact step of a primitive.
 
     Raises:
         NotExact: the equations are not linear in the state, or their variables are coupled in more than one stage.
@@ -60,15 +73,22 @@ def exact_step(primitive: Primitive) -> Mapping[str, tuple[Weight, ...]]:
         name: [source for source, entry in row.items() if source != name and entry != 0]
         for name, row in matrix.items()
     }
-    step: dict[str, tuple[Weight, ...]] = {}
+    factors = {
+        f"phi1_{name}": f"exprel({_scaled(row[name], primitive)})"
+        for name, row in matrix.items()
+        if row[name] != 0
+    }
+    weights: dict[str, tuple[Weight, ...]] = {}
     for name, sources in driving.items():
         for source in sources:
             if driving[source]:
                 raise NotExact(f"{source} drives {name}, and {', '.join(driving[source])} drives {source}")
-        own = Weight(name, _phi1(matrix[name][name], primitive))
-        coupled = [Weight(source, _coupling(matrix, source, name, primitive)) for source in sources]
-        step[name] = (own, *coupled)
-    return step
+        own = Weight(name, f"phi1_{name}" if f"phi1_{name}" in factors else "")
+        weights[name] = (
+            own,
+            *(Weight(source, _coupling(matrix, source, own, primitive)) for source in sources),
+        )
+    return ExactStep(factors, weights)
 
 
 def _matrix(primitive: Primitive) -> dict[str, dict[str, Any]]:
@@ -105,20 +125,19 @@ def _scaled(rate: Any, primitive: Primitive) -> str:
     return f"self.dt * ({_python(rate, primitive)})"
 
 
-def _phi1(rate: Any, primitive: Primitive) -> str:
-    return "" if rate == 0 else f"exprel({_scaled(rate, primitive)})"
+def _coupling(matrix: Mapping[str, Mapping[str, Any]], source: str, own: Weight, primitive: Primitive) -> str:
+    """``dt A_ts phi1[dt A_ss, dt A_tt]``, divided by a rate that is not 0 identically.
 
-
-def _coupling(matrix: Mapping[str, Mapping[str, Any]], source: str, target: str, primitive: Primitive) -> str:
-    """``dt A_ts phi1[dt A_ss, dt A_tt]``, divided by a rate that is not 0 identically."""
-    sympy: Any = importlib.import_module("sympy")  # it has no types
-
-    by, a, b = matrix[target][source], matrix[source][source], matrix[target][target]
+    Args:
+        matrix: A.
+        source: the variable that drives.
+        own: the variable that is driven, and what its own rate is multiplied by.
+        primitive: whose equations these are.
+    """
+    by, a, b = matrix[own.source][source], matrix[source][source], matrix[own.source][own.source]
     if a == 0 and b == 0:
         return _scaled(by / 2, primitive)
     if a == 0:
-        difference = f"{_phi1(b, primitive)} - 1"
-    else:
-        both = f"{_scaled(a, primitive)}, {_scaled(b, primitive)}"
-        difference = f"exp_difference({both}) - {_phi1(b, primitive) or '1'}"
-    return f"({_python(sympy.simplify(by / (a if a != 0 else b)), primitive)}) * ({difference})"
+        return f"({_python(by / b, primitive)}) * ({own.python} - 1)"
+    both = f"{_scaled(a, primitive)}, {_scaled(b, primitive)}"
+    return f"({_python(by / a, primitive)}) * (exp_difference({both}) - {own.python or '1'})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, get_args
 
 import torch
@@ -10,9 +11,9 @@ from nirmap.errors import ConstraintError
 
 Method = Literal["forward_euler", "exponential"]
 # Up to here exprel is a series: expm1(x) / x has a derivative that loses all its digits near 0.
-_SERIES = 0.5
-# 0.5 ** 14 / 15! is below the rounding of float64.
-_TERMS = 14
+_SERIES = 0.1
+# 0.1 ** 10 / 11! is below the rounding of float64.
+_COEFFICIENTS = [1 / math.factorial(power + 1) for power in reversed(range(10))]
 
 
 def check_method(method: object, where: str) -> Method:
@@ -38,9 +39,9 @@ def exprel(x: torch.Tensor) -> torch.Tensor:
     # Both branches are computed, and neither may be infinite where the other is taken: 0 times that has no gradient.
     small = torch.where(near, x, torch.zeros_like(x))
     large = torch.where(near, torch.ones_like(x), x)
-    series = torch.ones_like(x)
-    for term in range(_TERMS, 1, -1):
-        series = 1 + small * series / term
+    series = torch.zeros_like(x)
+    for coefficient in _COEFFICIENTS:
+        series = coefficient + small * series
     return torch.where(near, series, torch.expm1(large) / large)
 
 

@@ -91,8 +91,10 @@ def test_a_step_is_the_exponential_of_the_matrix(
                 matrix[row, column] = columns[column][row]
         expected = mpmath.expm(matrix * DT) * mpmath.matrix([*state.values(), 1])
         rate = dict(zip(dynamics, rates(state), strict=True))
+        step = exact_step(primitive)
+        names |= {name: value(text, names) for name, text in step.factors.items()}
         for row, name in enumerate(dynamics):
-            weights = exact_step(primitive)[name]
+            weights = step.weights[name]
             total = sum(rate[entry.source] * value(entry.python or "1", names) for entry in weights)
             found = state[name] + DT * total
             assert abs(found - expected[row]) <= mpmath.mpf(10) ** -25 * (1 + abs(expected[row]))
