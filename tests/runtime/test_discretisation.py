@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 import nirmap
 from nirmap.discretisation import Method, exp_difference, exprel
 from nirmap.errors import ConstraintError, UnsupportedNodeError
+from nirmap.graph_cells import GraphCell
 from nirmap.oracle.interpreter import margin, simulate
 from nirmap.reference import LIF, CubaLI
-from oracle.building import chain
+from oracle.building import chain, input_node, output_node
 from oracle.parameters import NEURONS, SPIKING, neuron
 from oracle.parameters import TIME_STEP as DT
 from runtime.suitable import FRAMEWORKS, backward
@@ -225,6 +226,32 @@ def test_the_fallback_integrates_where_the_framework_does_not() -> None:
     (module,) = [module for module in net.modules() if isinstance(module, LIF)]
     assert module.method == "exponential"
     assert "method='exponential'" in repr(module)
+
+
+def test_a_sub_graph_is_no_module_that_integrates_otherwise() -> None:
+    """snnTorch's RLeaky would take the recurrent sub-graph, and steps with forward Euler."""
+    random = np.random.default_rng(5)
+    inside = {
+        "in": input_node(WIDTH),
+        "neuron": LIF_NODE,
+        "back": nir.Affine(random.normal(size=(WIDTH, WIDTH)), np.zeros(WIDTH)),
+        "out": output_node(WIDTH),
+    }
+    edges = [("in", "neuron"), ("neuron", "back"), ("back", "neuron"), ("neuron", "out")]
+    cell = nir.NIRGraph(inside, edges, type_check=False)
+    graph = chain([nir.Linear(np.eye(WIDTH)), cell], (WIDTH,))
+    xs = noise(3, 60)
+    modules: dict[str, bool] = {}
+    for method in ("forward_euler", "exponential"):
+        net = nirmap.from_nir(
+            graph, "snntorch", dt=1e-3, method=method, dtype=torch.float64, fallback="torch"
+        )
+        modules[method] = any(isinstance(module, GraphCell) for module in net.modules())
+        trace = simulate(graph, xs, 1e-3, method=method)
+        assert trace.outputs["output"].sum() > 20
+        output, _ = nirmap.run(net, torch.tensor(xs))
+        np.testing.assert_array_equal(output.detach().numpy(), trace.outputs["output"])
+    assert modules == {"forward_euler": True, "exponential": False}
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
