@@ -231,7 +231,7 @@ def test_the_fallback_integrates_where_the_framework_does_not() -> None:
 def test_a_sub_graph_is_no_module_that_integrates_otherwise() -> None:
     """snnTorch's RLeaky would take the recurrent sub-graph, and steps with forward Euler."""
     random = np.random.default_rng(5)
-    inside = {
+    inside: dict[str, nir.NIRNode] = {
         "in": input_node(WIDTH),
         "neuron": LIF_NODE,
         "back": nir.Affine(random.normal(size=(WIDTH, WIDTH)), np.zeros(WIDTH)),
