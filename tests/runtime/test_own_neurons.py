@@ -96,7 +96,8 @@ net = nirmap.from_nir(sys.argv[1], dt=1e-3, dtype=torch.float64)
 spikes, state = nirmap.run(net, torch.tensor(held["xs"]))
 np.testing.assert_array_equal(spikes.detach().numpy(), held["spikes"])
 for name in ("v", "slow"):
-    np.testing.assert_allclose(state["neuron"][name].detach(), trace.states[("neuron",)][name][-1], rtol=1e-12, atol=1e-12)
+    expected = trace.states[("neuron",)][name][-1]
+    np.testing.assert_allclose(state["neuron"][name].detach(), expected, rtol=1e-12, atol=1e-12)
 """
 
 
