@@ -66,8 +66,8 @@ _ROWS = (
         "next representable number below, in the dtype of the module's tensor",
     ),
     # New arrays of the shape of another one. A full array is always of floating type: in one of integers, 0.5 is 0.
-    Function("zeros_like", ("number",), "np.zeros_like", "zeros of the same shape"),
-    Function("ones_like", ("number",), "np.ones_like", "ones of the same shape"),
+    Function("zeros_like", ("number",), "np.zeros_like", "zeros of the same shape", torch="torch.zeros_like"),
+    Function("ones_like", ("number",), "np.ones_like", "ones of the same shape", torch="torch.ones_like"),
     Function(
         "full_like",
         ("number", "number"),

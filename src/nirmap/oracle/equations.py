@@ -35,6 +35,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sqrt": np.sqrt,
     "abs": np.abs,
     "where": np.where,
+    "zeros_like": np.zeros_like,
+    "ones_like": np.ones_like,
 }
 
 

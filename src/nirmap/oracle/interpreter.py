@@ -182,7 +182,7 @@ class _Node:
             names["spike"] = self._fire(np.broadcast_to(left, x.shape), np.broadcast_to(right, x.shape)[0])
             subtracts = self.node.metadata.get("reset", self.reset) == "subtract"
             by = given.equations.reset_by_subtraction
-            for name, text in (by if subtracts and by else given.equations.reset).items():
+            for name, text in {**given.equations.reset, **(by if subtracts else {})}.items():
                 names[name] = np.where(names["spike"] > 0, computed(text, names), names[name])
         self.state = {name: names[name] for name in given.equations.state}
         return np.broadcast_to(computed(given.equations.output, names), x.shape).copy()
