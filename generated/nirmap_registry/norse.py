@@ -2,10 +2,10 @@
 #   mappings/nir.yaml sha256:481e67568089c435
 #   mappings/extensions/adaptive.yaml sha256:9c7339cc67f662cc
 #   mappings/extensions/exponential.yaml sha256:7b2c4e626cd7d647
-#   mappings/extensions/quadratic.yaml sha256:6a1614954e014d5c
+#   mappings/extensions/quadratic.yaml sha256:c66f3657cc0769c9
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:cf970aacf00b2f21
-#   mappings/frameworks/norse.yaml sha256:5f8017e4f112fb9c
+#   mappings/frameworks/norse.yaml sha256:d809fad8d8876093
 """Registry of norse: Norse.
 
 Constants that can be read without running a conversion: ``LEAF_MODULES`` (modules that are one node, or a small graph,
@@ -1144,8 +1144,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an adaptive threshold",
-        not_read="NIR has no neuron with an adaptive threshold",
+        not_built="no primitive has an adaptive threshold behind a synapse that is a step late",
+        not_read="no primitive has an adaptive threshold behind a synapse that is a step late",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1157,8 +1157,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an adaptive threshold",
-        not_read="NIR has no neuron with an adaptive threshold",
+        not_built="no primitive has an adaptive threshold behind a synapse that is a step late",
+        not_read="no primitive has an adaptive threshold behind a synapse that is a step late",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1170,8 +1170,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an adaptive threshold",
-        not_read="NIR has no neuron with an adaptive threshold",
+        not_built="no primitive has an adaptive threshold behind a synapse that is a step late",
+        not_read="no primitive has an adaptive threshold behind a synapse that is a step late",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1183,8 +1183,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an adaptive threshold",
-        not_read="NIR has no neuron with an adaptive threshold",
+        not_built="no primitive has an adaptive threshold behind a synapse that is a step late",
+        not_read="no primitive has an adaptive threshold behind a synapse that is a step late",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1196,8 +1196,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with a refractory period",
-        not_read="NIR has no neuron with a refractory period",
+        not_built="no primitive has both a synapse and a refractory time that is counted in steps",
+        not_read="no primitive has both a synapse and a refractory time that is counted in steps",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1209,8 +1209,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with a refractory period",
-        not_read="NIR has no neuron with a refractory period",
+        not_built="no primitive has both a synapse and a refractory time that is counted in steps",
+        not_read="no primitive has both a synapse and a refractory time that is counted in steps",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1222,8 +1222,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with a refractory period",
-        not_read="NIR has no neuron with a refractory period",
+        not_built="no primitive has both a synapse and a refractory time that is counted in steps",
+        not_read="no primitive has both a synapse and a refractory time that is counted in steps",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1235,8 +1235,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke",
-        not_read="NIR has no neuron with an exponential upstroke",
+        not_built="no primitive has both a synapse and an exponential upstroke",
+        not_read="no primitive has both a synapse and an exponential upstroke",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1248,8 +1248,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke",
-        not_read="NIR has no neuron with an exponential upstroke",
+        not_built="no primitive has both a synapse and an exponential upstroke",
+        not_read="no primitive has both a synapse and an exponential upstroke",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1261,8 +1261,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke",
-        not_read="NIR has no neuron with an exponential upstroke",
+        not_built="no primitive has both a synapse and an exponential upstroke",
+        not_read="no primitive has both a synapse and an exponential upstroke",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1274,8 +1274,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke",
-        not_read="NIR has no neuron with an exponential upstroke",
+        not_built="no primitive has both a synapse and an exponential upstroke",
+        not_read="no primitive has both a synapse and an exponential upstroke",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1287,8 +1287,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke and an adaptation current",
-        not_read="NIR has no neuron with an exponential upstroke and an adaptation current",
+        not_built="no primitive has a synapse, an exponential upstroke and an adaptation that sees the potential of the step before",
+        not_read="no primitive has a synapse, an exponential upstroke and an adaptation that sees the potential of the step before",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1300,8 +1300,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke and an adaptation current",
-        not_read="NIR has no neuron with an exponential upstroke and an adaptation current",
+        not_built="no primitive has a synapse, an exponential upstroke and an adaptation that sees the potential of the step before",
+        not_read="no primitive has a synapse, an exponential upstroke and an adaptation that sees the potential of the step before",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1313,8 +1313,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke and an adaptation current",
-        not_read="NIR has no neuron with an exponential upstroke and an adaptation current",
+        not_built="no primitive has a synapse, an exponential upstroke and an adaptation that sees the potential of the step before",
+        not_read="no primitive has a synapse, an exponential upstroke and an adaptation that sees the potential of the step before",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1326,8 +1326,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke and an adaptation current",
-        not_read="NIR has no neuron with an exponential upstroke and an adaptation current",
+        not_built="no primitive has a synapse, an exponential upstroke and an adaptation that sees the potential of the step before",
+        not_read="no primitive has a synapse, an exponential upstroke and an adaptation that sees the potential of the step before",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1339,8 +1339,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke, an adaptation current and a refractory period",
-        not_read="NIR has no neuron with an exponential upstroke, an adaptation current and a refractory period",
+        not_built="no primitive has an exponential upstroke, an adaptation current and a refractory time",
+        not_read="no primitive has an exponential upstroke, an adaptation current and a refractory time",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1352,8 +1352,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke, an adaptation current and a refractory period",
-        not_read="NIR has no neuron with an exponential upstroke, an adaptation current and a refractory period",
+        not_built="no primitive has an exponential upstroke, an adaptation current and a refractory time",
+        not_read="no primitive has an exponential upstroke, an adaptation current and a refractory time",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1365,8 +1365,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an exponential upstroke, an adaptation current and a refractory period",
-        not_read="NIR has no neuron with an exponential upstroke, an adaptation current and a refractory period",
+        not_built="no primitive has an exponential upstroke, an adaptation current and a refractory time",
+        not_read="no primitive has an exponential upstroke, an adaptation current and a refractory time",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1404,8 +1404,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no Izhikevich neuron",
-        not_read="NIR has no Izhikevich neuron",
+        not_built="its recovery sees the potential of the step before, and that of an Izhikevich node the new one, as in the source",
+        not_read="its recovery sees the potential of the step before, and that of an Izhikevich node the new one, as in the source",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1417,8 +1417,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no Izhikevich neuron",
-        not_read="NIR has no Izhikevich neuron",
+        not_built="its recovery sees the potential of the step before, and that of an Izhikevich node the new one, as in the source",
+        not_read="its recovery sees the potential of the step before, and that of an Izhikevich node the new one, as in the source",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1430,8 +1430,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no Izhikevich neuron",
-        not_read="NIR has no Izhikevich neuron",
+        not_built="its recovery sees the potential of the step before, and that of an Izhikevich node the new one, as in the source",
+        not_read="its recovery sees the potential of the step before, and that of an Izhikevich node the new one, as in the source",
     ),
     rows.Row(
         node="NIRGraph",
@@ -1443,8 +1443,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no Izhikevich neuron",
-        not_read="NIR has no Izhikevich neuron",
+        not_built="its recovery sees the potential of the step before, and that of an Izhikevich node the new one, as in the source",
+        not_read="its recovery sees the potential of the step before, and that of an Izhikevich node the new one, as in the source",
     ),
     rows.Row(
         node="NIRGraph",

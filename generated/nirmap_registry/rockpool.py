@@ -2,10 +2,10 @@
 #   mappings/nir.yaml sha256:481e67568089c435
 #   mappings/extensions/adaptive.yaml sha256:9c7339cc67f662cc
 #   mappings/extensions/exponential.yaml sha256:7b2c4e626cd7d647
-#   mappings/extensions/quadratic.yaml sha256:6a1614954e014d5c
+#   mappings/extensions/quadratic.yaml sha256:c66f3657cc0769c9
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:cf970aacf00b2f21
-#   mappings/frameworks/rockpool.yaml sha256:2a6fc6fd527132d5
+#   mappings/frameworks/rockpool.yaml sha256:fcf8ecd10bce33f9
 """Registry of rockpool: Rockpool (its torch modules).
 
 Constants that can be read without running a conversion: ``LEAF_MODULES`` (modules that are one node, or a small graph,
@@ -1055,8 +1055,8 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an adaptive threshold",
-        not_read="NIR has no neuron with an adaptive threshold",
+        not_built="no primitive has both a synapse and a current that follows the spikes",
+        not_read="no primitive has both a synapse and a current that follows the spikes",
     ),
 )
 BYPASSED: Final[tuple[rows.Bypassed, ...]] = ()

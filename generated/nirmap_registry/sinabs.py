@@ -2,10 +2,10 @@
 #   mappings/nir.yaml sha256:481e67568089c435
 #   mappings/extensions/adaptive.yaml sha256:9c7339cc67f662cc
 #   mappings/extensions/exponential.yaml sha256:7b2c4e626cd7d647
-#   mappings/extensions/quadratic.yaml sha256:6a1614954e014d5c
+#   mappings/extensions/quadratic.yaml sha256:c66f3657cc0769c9
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:cf970aacf00b2f21
-#   mappings/frameworks/sinabs.yaml sha256:90aef2eecd41abef
+#   mappings/frameworks/sinabs.yaml sha256:02654580028db265
 """Registry of sinabs: sinabs.
 
 Constants that can be read without running a conversion: ``LEAF_MODULES`` (modules that are one node, or a small graph,
@@ -997,6 +997,156 @@ def read_sum_pool2d_from_sum_pool2d(module: rows.Held, dt: float) -> rows.Values
         "kernel_size": rows.pair(module.kernel_size),
         "stride": rows.pair(module.kernel_size if module.stride is None else module.stride),
         "padding": (0, 0),
+    }
+
+
+def normalise_alif_for_alif(node: rows.Values, dt: float) -> rows.NormalForm:
+    """nir.ALIF in the normal form that sinabs.layers.ALIF needs."""
+    r = node["r"]
+    v_leak = node["v_leak"]
+    return catalogue.equivalent_alif(node, gain=r, shift=v_leak)
+
+
+def build_alif_as_alif(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn.Module:
+    """nir.ALIF as sinabs.layers.ALIF."""
+    tau = node["tau"]
+    tau_b = node["tau_b"]
+    v_threshold = node["v_threshold"]
+    beta = node["beta"]
+    module: torch.nn.Module = rows.uninitialised(ALIF)(
+        tau_mem=1.0,
+        tau_adapt=1.0,
+        norm_input=True,
+        adapt_scale=to.tensor(beta * (tau_b / dt - 1)),
+        spike_fn=SingleSpike,
+        reset_fn=MembraneReset(reset_value=0.0),
+        surrogate_grad_fn=relative_exponential,
+    )
+    module.tau_mem = to.parameter(-1 / np.log(1 - dt / tau))
+    module.tau_adapt = to.parameter(-1 / np.log(1 - dt / tau_b))
+    module.b0 = to.tensor(to.next_above(v_threshold))
+    return module
+
+
+def read_alif_from_alif(module: rows.Held, dt: float) -> rows.Values:
+    """sinabs.layers.ALIF as nir.ALIF, in normal form."""
+    return {
+        "tau": dt
+        / (
+            1
+            - (
+                rows.array(module.alpha_mem)
+                if module.train_alphas
+                else np.exp(-1 / rows.array(module.tau_mem))
+            )
+        ),
+        "tau_b": dt
+        / (
+            1
+            - (
+                rows.array(module.alpha_adapt)
+                if module.train_alphas
+                else np.exp(-1 / rows.array(module.tau_adapt))
+            )
+        ),
+        "r": 1
+        / (
+            1
+            if module.norm_input
+            else 1
+            - (
+                rows.array(module.alpha_mem)
+                if module.train_alphas
+                else np.exp(-1 / rows.array(module.tau_mem))
+            )
+        ),
+        "v_leak": 0,
+        "v_threshold": rows.next_below(module.b0),
+        "v_reset": 0,
+        "beta": rows.array(module.adapt_scale)
+        * (
+            (
+                1 / rows.array(module.alpha_adapt)
+                if module.train_alphas
+                else np.exp(1 / rows.array(module.tau_adapt))
+            )
+            - 1
+        ),
+    }
+
+
+def normalise_alif_for_alif_by_subtraction(node: rows.Values, dt: float) -> rows.NormalForm:
+    """nir.ALIF in the normal form that sinabs.layers.ALIF needs."""
+    r = node["r"]
+    v_leak = node["v_leak"]
+    return catalogue.equivalent_alif(node, gain=r, shift=v_leak)
+
+
+def build_alif_as_alif_by_subtraction(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn.Module:
+    """nir.ALIF as sinabs.layers.ALIF."""
+    tau = node["tau"]
+    tau_b = node["tau_b"]
+    v_threshold = node["v_threshold"]
+    beta = node["beta"]
+    module: torch.nn.Module = rows.uninitialised(ALIF)(
+        tau_mem=1.0,
+        tau_adapt=1.0,
+        norm_input=True,
+        adapt_scale=to.tensor(beta * (tau_b / dt - 1)),
+        spike_fn=SingleSpike,
+        reset_fn=MembraneSubtract(subtract_value=rows.NOTHING),
+        surrogate_grad_fn=relative_exponential,
+    )
+    module.tau_mem = to.parameter(-1 / np.log(1 - dt / tau))
+    module.tau_adapt = to.parameter(-1 / np.log(1 - dt / tau_b))
+    module.b0 = to.tensor(to.next_above(v_threshold))
+    return module
+
+
+def read_alif_from_alif_by_subtraction(module: rows.Held, dt: float) -> rows.Values:
+    """sinabs.layers.ALIF as nir.ALIF, in normal form."""
+    return {
+        "tau": dt
+        / (
+            1
+            - (
+                rows.array(module.alpha_mem)
+                if module.train_alphas
+                else np.exp(-1 / rows.array(module.tau_mem))
+            )
+        ),
+        "tau_b": dt
+        / (
+            1
+            - (
+                rows.array(module.alpha_adapt)
+                if module.train_alphas
+                else np.exp(-1 / rows.array(module.tau_adapt))
+            )
+        ),
+        "r": 1
+        / (
+            1
+            if module.norm_input
+            else 1
+            - (
+                rows.array(module.alpha_mem)
+                if module.train_alphas
+                else np.exp(-1 / rows.array(module.tau_mem))
+            )
+        ),
+        "v_leak": 0,
+        "v_threshold": rows.next_below(module.b0),
+        "v_reset": 0,
+        "beta": rows.array(module.adapt_scale)
+        * (
+            (
+                1 / rows.array(module.alpha_adapt)
+                if module.train_alphas
+                else np.exp(1 / rows.array(module.tau_adapt))
+            )
+            - 1
+        ),
     }
 
 
@@ -3075,13 +3225,370 @@ ROWS: Final[tuple[rows.Row, ...]] = (
         accounted=frozenset({"ceil_mode", "kernel_size", "norm_type", "stride"}),
         not_built="torch.nn.AvgPool2d with divisor_override=1 pads too, and has a gradient where a sum is 0",
     ),
+    rows.Row(
+        node="ALIF",
+        module=ALIF,
+        path="sinabs.layers.ALIF",
+        source="mappings/frameworks/sinabs.yaml:856",
+        discretisation="forward_euler",
+        build=build_alif_as_alif,
+        read=read_alif_from_alif,
+        requires=(
+            rows.NodeConstraint(
+                that="tau > dt",
+                because="the decay exp(-1 / tau) of a layer that holds time constants is above 0",
+                do="use a smaller dt",
+                names=("dt", "tau"),
+                holds=lambda node, dt: bool(np.all(node["tau"] > dt)),
+            ),
+            rows.NodeConstraint(
+                that="tau_b > dt",
+                because="the decay exp(-1 / tau) of a layer that holds time constants is above 0",
+                do="use a smaller dt",
+                names=("dt", "tau_b"),
+                holds=lambda node, dt: bool(np.all(node["tau_b"] > dt)),
+            ),
+            rows.NodeConstraint(
+                that="beta != 0",
+                because="the layer keeps its adaptation in parts of it",
+                do="use an LIF node",
+                names=("beta",),
+                holds=lambda node, dt: bool(np.all(node["beta"] != 0)),
+            ),
+            rows.NodeConstraint(
+                that="v_reset == v_leak",
+                because="the layer resets towards its resting potential",
+                do="use v_reset = v_leak",
+                names=("v_leak", "v_reset"),
+                holds=lambda node, dt: bool(np.all(node["v_reset"] == node["v_leak"])),
+            ),
+        ),
+        reads_only_if=(
+            rows.ModuleConstraint(
+                that="module.min_v_mem is None",
+                because="the node has no lower bound of the membrane potential",
+                do="use min_v_mem=None",
+                attributes=("min_v_mem",),
+                holds=lambda module, dt: module.min_v_mem is None,
+            ),
+            rows.ModuleConstraint(
+                that="name_of(module.spike_fn) == 'SingleSpike'",
+                because="the node spikes at most once in a step",
+                do="use spike_fn=SingleSpike",
+                attributes=("spike_fn",),
+                holds=lambda module, dt: rows.name_of(module.spike_fn) == "SingleSpike",
+            ),
+            rows.ModuleConstraint(
+                that="name_of(module.reset_fn) == 'MembraneReset'",
+                because="a neuron that is reset in another way is another node",
+                do="",
+                attributes=("reset_fn",),
+                holds=lambda module, dt: rows.name_of(module.reset_fn) == "MembraneReset",
+            ),
+            rows.ModuleConstraint(
+                that="module.reset_fn.reset_value == 0",
+                because="MembraneReset adds its value to all neurons in each step",
+                do="use reset_fn=MembraneReset()",
+                attributes=("reset_fn.reset_value",),
+                holds=lambda module, dt: bool(np.all(rows.array(module.reset_fn.reset_value) == 0)),
+            ),
+            rows.ModuleConstraint(
+                that="(module.alpha_syn if module.train_alphas else module.tau_syn) is None",
+                because="a neuron with a synapse is another node",
+                do="",
+                attributes=("alpha_syn", "tau_syn", "train_alphas"),
+                holds=lambda module, dt: (
+                    (module.alpha_syn if module.train_alphas else module.tau_syn) is None
+                ),
+            ),
+            rows.ModuleConstraint(
+                that="(module.alpha_mem if module.train_alphas else exp(-1 / module.tau_mem)) < 1",
+                because="a neuron without leak is another node",
+                do="",
+                attributes=("alpha_mem", "tau_mem", "train_alphas"),
+                holds=lambda module, dt: bool(
+                    np.all(
+                        (
+                            rows.array(module.alpha_mem)
+                            if module.train_alphas
+                            else np.exp(-1 / rows.array(module.tau_mem))
+                        )
+                        < 1
+                    )
+                ),
+            ),
+            rows.ModuleConstraint(
+                that="(module.alpha_adapt if module.train_alphas else exp(-1 / module.tau_adapt)) < 1",
+                because="the node forgets its adaptation",
+                do="",
+                attributes=("alpha_adapt", "tau_adapt", "train_alphas"),
+                holds=lambda module, dt: bool(
+                    np.all(
+                        (
+                            rows.array(module.alpha_adapt)
+                            if module.train_alphas
+                            else np.exp(-1 / rows.array(module.tau_adapt))
+                        )
+                        < 1
+                    )
+                ),
+            ),
+            rows.ModuleConstraint(
+                that="(module.alpha_adapt if module.train_alphas else exp(-1 / module.tau_adapt)) > 0",
+                because="an adaptation that is lost in each step is none",
+                do="",
+                attributes=("alpha_adapt", "tau_adapt", "train_alphas"),
+                holds=lambda module, dt: bool(
+                    np.all(
+                        (
+                            rows.array(module.alpha_adapt)
+                            if module.train_alphas
+                            else np.exp(-1 / rows.array(module.tau_adapt))
+                        )
+                        > 0
+                    )
+                ),
+            ),
+            rows.ModuleConstraint(
+                that="module.adapt_scale != 0",
+                because="a neuron without adaptation is another node",
+                do="",
+                attributes=("adapt_scale",),
+                holds=lambda module, dt: bool(np.all(rows.array(module.adapt_scale) != 0)),
+            ),
+        ),
+        normal_form=normalise_alif_for_alif,
+        state=rows.StateCall(
+            call="attributes",
+            argument="",
+            variables=(
+                rows.Variable("v", "v_mem"),
+                rows.Variable("b", "b", lambda node, dt: dt / (node["tau_b"] * node["beta"])),
+            ),
+            hides=("recordings", "firing_rate"),
+            zeroed=("spike_threshold",),
+            time_axis=1,
+        ),
+        kept_in=("adapt_scale", "b0"),
+        arguments=(
+            "tau_mem",
+            "tau_adapt",
+            "norm_input",
+            "adapt_scale",
+            "spike_fn",
+            "reset_fn",
+            "surrogate_grad_fn",
+        ),
+        records=(("reset_fn", MembraneReset, ("reset_value",)),),
+        accounted=frozenset(
+            {
+                "adapt_scale",
+                "alpha_adapt",
+                "alpha_mem",
+                "alpha_syn",
+                "b0",
+                "min_v_mem",
+                "norm_input",
+                "record_states",
+                "reset_fn",
+                "reset_fn.reset_value",
+                "shape",
+                "spike_fn",
+                "spike_threshold",
+                "surrogate_grad_fn",
+                "tau_adapt",
+                "tau_mem",
+                "tau_syn",
+                "train_alphas",
+            }
+        ),
+    ),
+    rows.Row(
+        node="ALIF",
+        module=ALIF,
+        path="sinabs.layers.ALIF",
+        source="mappings/frameworks/sinabs.yaml:928",
+        discretisation="forward_euler",
+        build=build_alif_as_alif_by_subtraction,
+        read=read_alif_from_alif_by_subtraction,
+        requires=(
+            rows.NodeConstraint(
+                that="tau > dt",
+                because="the decay exp(-1 / tau) of a layer that holds time constants is above 0",
+                do="use a smaller dt",
+                names=("dt", "tau"),
+                holds=lambda node, dt: bool(np.all(node["tau"] > dt)),
+            ),
+            rows.NodeConstraint(
+                that="tau_b > dt",
+                because="the decay exp(-1 / tau) of a layer that holds time constants is above 0",
+                do="use a smaller dt",
+                names=("dt", "tau_b"),
+                holds=lambda node, dt: bool(np.all(node["tau_b"] > dt)),
+            ),
+            rows.NodeConstraint(
+                that="beta != 0",
+                because="the layer keeps its adaptation in parts of it",
+                do="use an LIF node",
+                names=("beta",),
+                holds=lambda node, dt: bool(np.all(node["beta"] != 0)),
+            ),
+            rows.NodeConstraint(
+                that="v_reset == v_leak",
+                because="the layer resets towards its resting potential",
+                do="use v_reset = v_leak",
+                names=("v_leak", "v_reset"),
+                holds=lambda node, dt: bool(np.all(node["v_reset"] == node["v_leak"])),
+            ),
+        ),
+        reads_only_if=(
+            rows.ModuleConstraint(
+                that="module.min_v_mem is None",
+                because="the node has no lower bound of the membrane potential",
+                do="use min_v_mem=None",
+                attributes=("min_v_mem",),
+                holds=lambda module, dt: module.min_v_mem is None,
+            ),
+            rows.ModuleConstraint(
+                that="name_of(module.spike_fn) == 'SingleSpike'",
+                because="the node spikes at most once in a step",
+                do="use spike_fn=SingleSpike",
+                attributes=("spike_fn",),
+                holds=lambda module, dt: rows.name_of(module.spike_fn) == "SingleSpike",
+            ),
+            rows.ModuleConstraint(
+                that="name_of(module.reset_fn) == 'MembraneSubtract'",
+                because="a neuron that is reset in another way is another node",
+                do="",
+                attributes=("reset_fn",),
+                holds=lambda module, dt: rows.name_of(module.reset_fn) == "MembraneSubtract",
+            ),
+            rows.ModuleConstraint(
+                that="module.reset_fn.subtract_value is None",
+                because="the node subtracts its threshold, as it is at the spike",
+                do="use reset_fn=MembraneSubtract()",
+                attributes=("reset_fn.subtract_value",),
+                holds=lambda module, dt: module.reset_fn.subtract_value is None,
+            ),
+            rows.ModuleConstraint(
+                that="(module.alpha_syn if module.train_alphas else module.tau_syn) is None",
+                because="a neuron with a synapse is another node",
+                do="",
+                attributes=("alpha_syn", "tau_syn", "train_alphas"),
+                holds=lambda module, dt: (
+                    (module.alpha_syn if module.train_alphas else module.tau_syn) is None
+                ),
+            ),
+            rows.ModuleConstraint(
+                that="(module.alpha_mem if module.train_alphas else exp(-1 / module.tau_mem)) < 1",
+                because="a neuron without leak is another node",
+                do="",
+                attributes=("alpha_mem", "tau_mem", "train_alphas"),
+                holds=lambda module, dt: bool(
+                    np.all(
+                        (
+                            rows.array(module.alpha_mem)
+                            if module.train_alphas
+                            else np.exp(-1 / rows.array(module.tau_mem))
+                        )
+                        < 1
+                    )
+                ),
+            ),
+            rows.ModuleConstraint(
+                that="(module.alpha_adapt if module.train_alphas else exp(-1 / module.tau_adapt)) < 1",
+                because="the node forgets its adaptation",
+                do="",
+                attributes=("alpha_adapt", "tau_adapt", "train_alphas"),
+                holds=lambda module, dt: bool(
+                    np.all(
+                        (
+                            rows.array(module.alpha_adapt)
+                            if module.train_alphas
+                            else np.exp(-1 / rows.array(module.tau_adapt))
+                        )
+                        < 1
+                    )
+                ),
+            ),
+            rows.ModuleConstraint(
+                that="(module.alpha_adapt if module.train_alphas else exp(-1 / module.tau_adapt)) > 0",
+                because="an adaptation that is lost in each step is none",
+                do="",
+                attributes=("alpha_adapt", "tau_adapt", "train_alphas"),
+                holds=lambda module, dt: bool(
+                    np.all(
+                        (
+                            rows.array(module.alpha_adapt)
+                            if module.train_alphas
+                            else np.exp(-1 / rows.array(module.tau_adapt))
+                        )
+                        > 0
+                    )
+                ),
+            ),
+            rows.ModuleConstraint(
+                that="module.adapt_scale != 0",
+                because="a neuron without adaptation is another node",
+                do="",
+                attributes=("adapt_scale",),
+                holds=lambda module, dt: bool(np.all(rows.array(module.adapt_scale) != 0)),
+            ),
+        ),
+        normal_form=normalise_alif_for_alif_by_subtraction,
+        state=rows.StateCall(
+            call="attributes",
+            argument="",
+            variables=(
+                rows.Variable("v", "v_mem"),
+                rows.Variable("b", "b", lambda node, dt: dt / (node["tau_b"] * node["beta"])),
+            ),
+            hides=("recordings", "firing_rate"),
+            zeroed=("spike_threshold",),
+            time_axis=1,
+        ),
+        kept_in=("adapt_scale", "b0"),
+        arguments=(
+            "tau_mem",
+            "tau_adapt",
+            "norm_input",
+            "adapt_scale",
+            "spike_fn",
+            "reset_fn",
+            "surrogate_grad_fn",
+        ),
+        records=(("reset_fn", MembraneSubtract, ("subtract_value",)),),
+        accounted=frozenset(
+            {
+                "adapt_scale",
+                "alpha_adapt",
+                "alpha_mem",
+                "alpha_syn",
+                "b0",
+                "min_v_mem",
+                "norm_input",
+                "record_states",
+                "reset_fn",
+                "reset_fn.subtract_value",
+                "shape",
+                "spike_fn",
+                "spike_threshold",
+                "surrogate_grad_fn",
+                "tau_adapt",
+                "tau_mem",
+                "tau_syn",
+                "train_alphas",
+            }
+        ),
+        reset="subtract",
+    ),
 )
 GRAPHS: Final[tuple[rows.Row, ...]] = (
     rows.Row(
         node="NIRGraph",
         module=LIFRecurrent,
         path="sinabs.layers.LIFRecurrent",
-        source="mappings/frameworks/sinabs.yaml:859",
+        source="mappings/frameworks/sinabs.yaml:1005",
         discretisation="forward_euler",
         build=None,
         read=read_lif_recurrent_from_lif_recurrent,
@@ -3186,7 +3693,7 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         node="NIRGraph",
         module=LIFRecurrent,
         path="sinabs.layers.LIFRecurrent",
-        source="mappings/frameworks/sinabs.yaml:904",
+        source="mappings/frameworks/sinabs.yaml:1050",
         discretisation="forward_euler",
         build=None,
         read=read_cuba_lif_recurrent_from_lif_recurrent,
@@ -3326,7 +3833,7 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         node="NIRGraph",
         module=IAFRecurrent,
         path="sinabs.layers.IAFRecurrent",
-        source="mappings/frameworks/sinabs.yaml:955",
+        source="mappings/frameworks/sinabs.yaml:1101",
         discretisation="forward_euler",
         build=None,
         read=read_if_recurrent_from_iaf_recurrent,
@@ -3408,7 +3915,7 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         node="NIRGraph",
         module=LIFRecurrent,
         path="sinabs.layers.LIFRecurrent",
-        source="mappings/frameworks/sinabs.yaml:997",
+        source="mappings/frameworks/sinabs.yaml:1143",
         discretisation="forward_euler",
         build=None,
         read=read_lif_recurrent_by_subtraction_from_lif_recurrent_by_subtraction,
@@ -3507,7 +4014,7 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         node="NIRGraph",
         module=LIFRecurrent,
         path="sinabs.layers.LIFRecurrent",
-        source="mappings/frameworks/sinabs.yaml:1039",
+        source="mappings/frameworks/sinabs.yaml:1185",
         discretisation="forward_euler",
         build=None,
         read=read_cuba_lif_recurrent_by_subtraction_from_lif_recurrent_by_subtraction,
@@ -3641,7 +4148,7 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
         node="NIRGraph",
         module=IAFRecurrent,
         path="sinabs.layers.IAFRecurrent",
-        source="mappings/frameworks/sinabs.yaml:1087",
+        source="mappings/frameworks/sinabs.yaml:1233",
         discretisation="forward_euler",
         build=None,
         read=read_if_recurrent_by_subtraction_from_iaf_recurrent_by_subtraction,
@@ -3715,48 +4222,35 @@ GRAPHS: Final[tuple[rows.Row, ...]] = (
     ),
     rows.Row(
         node="NIRGraph",
-        module=ALIF,
-        path="sinabs.layers.ALIF",
-        source="mappings/frameworks/sinabs.yaml:1125",
-        discretisation="forward_euler",
-        build=None,
-        read=rows.never_read,
-        arguments=(),
-        accounted=frozenset({}),
-        not_built="NIR has no neuron with an adaptive threshold",
-        not_read="NIR has no neuron with an adaptive threshold",
-    ),
-    rows.Row(
-        node="NIRGraph",
         module=ALIFRecurrent,
         path="sinabs.layers.ALIFRecurrent",
-        source="mappings/frameworks/sinabs.yaml:1126",
+        source="mappings/frameworks/sinabs.yaml:1271",
         discretisation="forward_euler",
         build=None,
         read=rows.never_read,
         arguments=(),
         accounted=frozenset({}),
-        not_built="NIR has no neuron with an adaptive threshold",
-        not_read="NIR has no neuron with an adaptive threshold",
+        not_built="the layer of ALIF is mapped without recurrence only",
+        not_read="the layer of ALIF is mapped without recurrence only",
     ),
 )
 BYPASSED: Final[tuple[rows.Bypassed, ...]] = (
     rows.Bypassed(
         module=FlattenTime,
         path="sinabs.layers.FlattenTime",
-        source="mappings/frameworks/sinabs.yaml:1132",
+        source="mappings/frameworks/sinabs.yaml:1277",
         joins_time=1,
     ),
     rows.Bypassed(
         module=UnflattenTime,
         path="sinabs.layers.UnflattenTime",
-        source="mappings/frameworks/sinabs.yaml:1133",
+        source="mappings/frameworks/sinabs.yaml:1278",
         splits_time=1,
     ),
     rows.Bypassed(
         module=QuantizeLayer,
         path="sinabs.layers.QuantizeLayer",
-        source="mappings/frameworks/sinabs.yaml:1134",
+        source="mappings/frameworks/sinabs.yaml:1279",
         reads_only_if=(
             rows.ModuleConstraint(
                 that="not module.quantize",
@@ -3772,7 +4266,7 @@ CONTAINERS: Final[tuple[rows.Container, ...]] = (
     rows.Container(
         module=Repeat,
         path="sinabs.layers.Repeat",
-        source="mappings/frameworks/sinabs.yaml:1129",
+        source="mappings/frameworks/sinabs.yaml:1274",
         each_step="module",
         time_axis=1,
     ),

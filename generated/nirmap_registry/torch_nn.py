@@ -2,7 +2,7 @@
 #   mappings/nir.yaml sha256:481e67568089c435
 #   mappings/extensions/adaptive.yaml sha256:9c7339cc67f662cc
 #   mappings/extensions/exponential.yaml sha256:7b2c4e626cd7d647
-#   mappings/extensions/quadratic.yaml sha256:6a1614954e014d5c
+#   mappings/extensions/quadratic.yaml sha256:c66f3657cc0769c9
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:cf970aacf00b2f21
 #   mappings/shared/torch_nn.yaml sha256:d7890f8219f14e15

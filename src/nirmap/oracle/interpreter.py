@@ -179,7 +179,9 @@ class _Node:
             names[name] = names[name] + self.dt * computed(text, names)
         if given.equations.spike:
             left, right = compared(given.equations.spike, names)
-            names["spike"] = self._fire(np.broadcast_to(left, x.shape), np.broadcast_to(right, x.shape)[0])
+            # A threshold may move: what is compared is the distance to it.
+            distance = np.broadcast_to(left - right, x.shape)
+            names["spike"] = self._fire(distance, np.zeros(x.shape[1:]))
             subtracts = self.node.metadata.get("reset", self.reset) == "subtract"
             by = given.equations.reset_by_subtraction
             for name, text in {**given.equations.reset, **(by if subtracts else {})}.items():
