@@ -1,4 +1,4 @@
-"""Neurons that NIR does not have: their steps against loops and closed forms written here, their nodes, files, gradients."""
+"""Neurons that NIR does not have: if these fail, a node, its file or its module is not the neuron of its source."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from nirmap.audit.drawing import draws
 from nirmap.extension import ExtensionNode
 from nirmap.oracle.interpreter import simulate
 from nirmap_registry.nodes import __all__ as names
+from runtime.suitable import backward
 
 KINDS: list[type[ExtensionNode]] = [getattr(nodes, name) for name in names]
 
 
 def network(node: ExtensionNode) -> nir.NIRGraph:
     """A graph of a single node."""
-    shape = np.array(node.tau.shape)  # type: ignore[attr-defined] # pyright: ignore
+    shape = node.input_type["input"]
     ends = {"input": nir.Input({"input": shape}), "output": nir.Output({"output": shape})}
     return nir.NIRGraph({**ends, "node": node}, [("input", "node"), ("node", "output")], type_check=False)
 
@@ -32,7 +33,8 @@ def network(node: ExtensionNode) -> nir.NIRGraph:
 def spikes(node: ExtensionNode, current: float, steps: int, dt: float) -> npt.NDArray[Any]:
     """The steps at which a rebuilt network's one neuron fires, for a constant input."""
     net = nirmap.from_nir(network(node), "torch", dt=dt, dtype=torch.float64)
-    input, state, outputs = torch.full((1, 1), current, dtype=torch.float64), None, []
+    input, state = torch.full((1, 1), current, dtype=torch.float64), None
+    outputs: list[float] = []
     with torch.no_grad():
         for _ in range(steps):
             output, state = net(input, state)
@@ -42,7 +44,8 @@ def spikes(node: ExtensionNode, current: float, steps: int, dt: float) -> npt.ND
 
 def test_regular_spiking_of_izhikevich_is_that_of_the_published_program() -> None:
     """Equations and numbers in mV and ms, as in the paper, stepped once per 0.25 ms."""
-    v, u, expected = -65.0, -13.0, []
+    v, u = -65.0, -13.0
+    expected: list[int] = []
     for step in range(1000):
         v += 0.25 * (0.04 * v * v + 5 * v + 140 - u + 10)
         u += 0.25 * 0.02 * (0.2 * v - u)
@@ -169,7 +172,7 @@ class TestNode:
             output, state = net(step, state)
             total = total + output.sum()
 
-        total.backward()
+        backward(total)
 
         assert inputs.grad is not None
         assert torch.isfinite(inputs.grad).all()
