@@ -101,7 +101,8 @@ class IF(Neuron):
 
     ``d/dt v = r * input``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step.
 
     Args:
         r: resistance per second, the inverse of a capacitance, in ohm/s.
@@ -197,7 +198,8 @@ class LIF(Neuron):
 
     ``d/dt v = (v_leak - v + r * input) / tau``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step.
 
     Args:
         tau: membrane time constant, in s.
@@ -324,7 +326,8 @@ class CubaLIF(Neuron):
 
     ``d/dt v = (v_leak - v + r * i) / tau_mem``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step.
 
     Args:
         tau_syn: synaptic time constant, in s.
@@ -419,7 +422,9 @@ class AdLIF(Neuron):
 
     ``d/dt w = (a * (v - v_leak) - w) / tau_w``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, and then ``w = w + b``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step,
+    and then ``w = w + b``, in the same step.
 
     Args:
         tau: membrane time constant, in s.
@@ -500,7 +505,9 @@ class ALIF(Neuron):
 
     ``d/dt b = -b / tau_b``
 
-    A spike where ``v > v_threshold + b``, and then ``v = v_reset``, in the same step, and then ``b = b + beta``, in the same step.
+    A spike where ``v > v_threshold + b``,
+    and then ``v = v_reset``, in the same step,
+    and then ``b = b + beta``, in the same step.
 
     Args:
         tau: membrane time constant, in s.
@@ -587,7 +594,8 @@ class EIF(Neuron):
 
     ``d/dt v = (v_leak - v + delta_t * exp((v - v_rheobase) / delta_t) + r * input) / tau``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step.
 
     Args:
         tau: membrane time constant, in s.
@@ -668,7 +676,9 @@ class AdEx(Neuron):
 
     ``d/dt w = (a * (v - v_leak) - w) / tau_w``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, in the same step, and then ``w = w + b``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step,
+    and then ``w = w + b``, in the same step.
 
     Args:
         tau: membrane time constant, in s.
@@ -766,7 +776,8 @@ class QIF(Neuron):
 
     ``d/dt v = (k * (v - v_rest) * (v - v_c) + r * input) / tau``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step.
 
     Args:
         tau: membrane time constant, in s.
@@ -831,7 +842,9 @@ class AdQIF(Neuron):
 
     ``d/dt w = (a * (v - v_rest) - w) / tau_w``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, in the same step, and then ``w = w + b``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step,
+    and then ``w = w + b``, in the same step.
 
     Args:
         tau: membrane time constant, in s.
@@ -922,7 +935,9 @@ class Izhikevich(Neuron):
 
     ``d/dt u = (b * v - u) / tau_u``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, in the same step, and then ``u = u + d``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step,
+    and then ``u = u + d``, in the same step.
 
     Args:
         tau: time constant of the potential, in s.
@@ -1013,7 +1028,9 @@ class RefractoryLIF(Neuron):
 
     ``d/dt rest = where(rest > 0, -ones_like(rest), zeros_like(rest))``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, in the same step, and then ``rest = t_refractory``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step,
+    and then ``rest = t_refractory``, in the same step.
 
     Args:
         tau: membrane time constant, in s.
@@ -1086,7 +1103,9 @@ class ResonateAndFire(Neuron):
 
     ``d/dt v = omega * u - v / tau``
 
-    A spike where ``v > v_threshold``, and then ``u = u_reset``, in the same step, and then ``v = v_reset``, in the same step.
+    A spike where ``v > v_threshold``,
+    and then ``u = u_reset``, in the same step,
+    and then ``v = v_reset``, in the same step.
 
     Args:
         tau: time constant of the damping, in s.

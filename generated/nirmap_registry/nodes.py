@@ -528,4 +528,4 @@ class ResonateAndFire(ExtensionNode):
     )
 
 
-__all__ = ["ALIF", "EIF", "QIF", "AdEx", "AdLIF", "AdQIF", "Izhikevich", "RefractoryLIF", "ResonateAndFire"]
+__all__ = ["ALIF", "AdEx", "AdLIF", "AdQIF", "EIF", "Izhikevich", "QIF", "RefractoryLIF", "ResonateAndFire"]
