@@ -528,4 +528,4 @@ class ResonateAndFire(ExtensionNode):
     )
 
 
-__all__ = ["ALIF", "AdEx", "AdLIF", "AdQIF", "EIF", "Izhikevich", "QIF", "RefractoryLIF", "ResonateAndFire"]
+__all__ = ["ALIF", "AdEx", "AdLIF", "AdQIF", "EIF", "Izhikevich", "QIF", "RefractoryLIF", "ResonateAndFire"]  # noqa: RUF022 - in the order of the files
