@@ -184,7 +184,9 @@ class _Node:
             names["spike"] = self._fire(distance, np.zeros(x.shape[1:]))
             subtracts = self.node.metadata.get("reset", self.reset) == "subtract"
             by = given.equations.reset_by_subtraction
-            resets: Mapping[str, str] = dict(given.equations.reset, **(by if subtracts else {}))
+            resets: dict[str, str] = dict(given.equations.reset)
+            if subtracts:
+                resets.update(by)
             for name, text in resets.items():
                 names[name] = np.where(names["spike"] > 0, computed(text, names), names[name])
         self.state = {name: names[name] for name in given.equations.state}
