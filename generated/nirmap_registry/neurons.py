@@ -577,8 +577,10 @@ class ALIF(Neuron):
         if self.method == "exponential":
             rate_v = (self.v_leak - v + self.r * input) / self.tau
             rate_b = -b / self.tau_b
-            v = v + self.dt * (exprel(self.dt * (-1 / self.tau)) * rate_v)
-            b = b + self.dt * (exprel(self.dt * (-1 / self.tau_b)) * rate_b)
+            phi1_v = exprel(self.dt * (-1 / self.tau))
+            phi1_b = exprel(self.dt * (-1 / self.tau_b))
+            v = v + self.dt * (phi1_v * rate_v)
+            b = b + self.dt * (phi1_b * rate_b)
         else:
             v = v + self.dt * ((self.v_leak - v + self.r * input) / self.tau)
             b = b + self.dt * (-b / self.tau_b)

@@ -13,7 +13,7 @@ from pathlib import Path
 from nirmap_generator.check import check_framework
 from nirmap_generator.check_catalogue import check_against_nir, check_catalogue
 from nirmap_generator.check_files import check_files, check_functions, is_shared
-from nirmap_generator.extensions import check_extensions, with_reference_rows
+from nirmap_generator.extensions import BUILT_IN, check_extensions, with_reference_rows
 from nirmap_generator.formatting import formatted
 from nirmap_generator.graphs import check_graphs
 from nirmap_generator.load import Document, load
@@ -171,8 +171,9 @@ def render(declarations: Declarations) -> dict[str, str]:
     }
     for framework in declarations.frameworks:
         document = framework.document
+        base = catalogue if framework.name == BUILT_IN else _digests(declarations, "nir.yaml")
         texts[f"{framework.name}.py"] = renderer.framework(
-            framework, {**catalogue, document.file: document.digest}
+            framework, {**base, document.file: document.digest}
         )
     return {f"{PACKAGE}/{name}": text for name, text in formatted(texts).items()}
 
