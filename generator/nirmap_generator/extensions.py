@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,21 @@ _TAKEN = frozenset(
     | {"spikes", "state", "surrogate", "training", "type"}
 )
 
+# What the modules with the generated classes import, by these names.
+_IMPORTED = frozenset({"ClassVar", "Equations", "ExtensionNode", "Mapping", "Neuron", "State"})
+_CLASS_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
+
+
+def name_problem(name: str) -> str:
+    """What is wrong with the name of a node class; empty if nothing is."""
+    if not _CLASS_NAME.fullmatch(name):
+        return "the name of a class begins with a capital letter A to Z, and has letters, digits and _ only"
+    if keyword.iskeyword(name):
+        return "it is a word of Python's"
+    if name in _IMPORTED:
+        return "the generated modules use this name for something else"
+    return ""
+
 
 def check_extensions(catalogue: Catalogue, problems: Problems) -> None:
     """Whether everything that a class, a module and a test are made from is said."""
@@ -35,8 +51,11 @@ def check_extensions(catalogue: Catalogue, problems: Problems) -> None:
 
 def _check_primitive(primitive: Primitive, problems: Problems) -> None:
     place = primitive.place
-    if not primitive.name[0].isupper() or keyword.iskeyword(primitive.name):
-        problems.add(place.problem(f"the name {primitive.name!r}", "the name of a class, as in AdLIF"))
+    problem = name_problem(primitive.name)
+    if problem:
+        problems.add(
+            place.problem(f"the name {primitive.name!r}", "the name of a class, as in AdLIF", problem)
+        )
     if primitive.shape != "elementwise" or primitive.output is None:
         found = f"shape: {primitive.shape}" if primitive.output is not None else "no output"
         problems.add(place.problem(found, "an elementwise primitive with an output, given by equations"))
