@@ -28,6 +28,7 @@ from nirmap_generator.write import Changes, compare_files, write_files
 
 CACHE = Path(".nirmap_cache") / "proofs.json"
 PACKAGE = "nirmap_registry"
+NEURONS_PAGE = "NEURONS.md"
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,8 @@ def render(declarations: Declarations) -> dict[str, str]:
         texts[f"{framework.name}.py"] = renderer.framework(
             framework, {**base, document.file: document.digest}
         )
-    return {f"{PACKAGE}/{name}": text for name, text in formatted(texts).items()}
+    pages = {NEURONS_PAGE: renderer.neurons_page(declarations.frameworks)}
+    return pages | {f"{PACKAGE}/{name}": text for name, text in formatted(texts).items()}
 
 
 def _digests(declarations: Declarations, name: str) -> dict[str, str]:
@@ -184,7 +186,7 @@ def _digests(declarations: Declarations, name: str) -> dict[str, str]:
 
 def _owned(name: str) -> bool:
     """Whether a file below ``generated`` is the generator's to delete."""
-    return name.startswith(f"{PACKAGE}/") and name.endswith(".py")
+    return name == NEURONS_PAGE or (name.startswith(f"{PACKAGE}/") and name.endswith(".py"))
 
 
 def generate(folder: Path, target: Path, *, cache: Path | None = None) -> Changes:

@@ -55,6 +55,7 @@ from nirmap_generator.model import (
 )
 from nirmap_generator.rewrites import Rewrite
 from nirmap_generator.spelling import quote, to_python
+from nirmap_generator.typesetting import derivative, equation, markdown, modules, symbol
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -88,18 +89,22 @@ class Renderer:
             assignment,
             class_reference,
             constructor,
+            derivative,
             distance,
             docstring,
+            equation,
             equivalent_name,
             exact_step,
             float_literal,
             free_variable,
             function_name,
             function_row,
+            markdown,
             methods,
             module_array,
             module_condition,
             module_constraints,
+            modules,
             node_condition,
             node_names,
             node_python,
@@ -119,6 +124,7 @@ class Renderer:
             self_python,
             snake,
             source,
+            symbol,
             takes_method,
             title,
         ]
