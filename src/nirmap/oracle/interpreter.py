@@ -55,7 +55,7 @@ class Trace:
         values: per node, nested graphs and the nodes in them included: its output, (T, B, *shape).
         states: per neuron: its state variables after each step ("v", and "i" where current based), (T, B, *shape).
         before_reset: per IF, LIF and CubaLIF the integrated potential before the reset, per Threshold its input: what
-            was compared with the threshold, (T, B, *shape).
+            was compared with the threshold, (T, B, *shape). Of a node with a spike condition ``a > b``, a - b.
         thresholds: what it was compared with, broadcast to *shape.
         delayed: the edges that carry the value of the previous step, as (source path, target path).
     """
