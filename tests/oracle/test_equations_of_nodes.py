@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,7 +28,7 @@ class Tiring(ExtensionNode):
         reset_by_subtraction={},
         output="spike",
     )
-    defaults: ClassVar[dict[str, float]] = {"v_threshold": 1.0}
+    defaults: ClassVar[Mapping[str, float]] = {"v_threshold": 1.0}
 
 
 def test_a_threshold_that_moves_is_that_of_each_sample() -> None:
