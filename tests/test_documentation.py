@@ -109,7 +109,7 @@ def run_there(folder: Path, *arguments: str) -> str:
 
 
 def test_the_tutorial_works_from_top_to_bottom(tmp_path: Path) -> None:
-    """In a copy of the project. Its files are written, its commands typed; Python between two of them is one program."""
+    """In a copy of the project: files are written, commands typed, and Python between two of them is one program."""
     for name in (*COPIED, "mappings"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for language, group in itertools.groupby(blocks(TUTORIAL), lambda block: block.language):
