@@ -195,6 +195,15 @@ class Renderer:
         """The node classes of the primitives that NIR does not have."""
         return self.render("nodes.py.jinja", sources, nodes=extensions(catalogue))
 
+    def neurons_page(self, frameworks: tuple[Framework, ...]) -> str:
+        """The page with the equations of every primitive that is given by some."""
+        given = [primitive for primitive in self.known.primitives.values() if primitive.output is not None]
+        groups = {
+            "Primitives of NIR": [primitive for primitive in given if not primitive.is_extension],
+            "Primitives that NIR does not have": [primitive for primitive in given if primitive.is_extension],
+        }
+        return self.render("neurons.md.jinja", {}, groups=groups, frameworks=frameworks)
+
     def framework(self, framework: Framework, sources: Mapping[str, str]) -> str:
         """The registry module of one framework."""
         paths = [path for path, _ in class_paths(framework)]
