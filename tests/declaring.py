@@ -27,8 +27,16 @@ FILES = sorted(path.relative_to(MAPPINGS).as_posix() for path in MAPPINGS.rglob(
 
 @cache
 def declared() -> Declarations:
-    """What the project's own mappings say."""
-    return read(MAPPINGS)
+    """What the project's own mappings say, without the rows of modules that are generated for extensions."""
+    found = read(MAPPINGS)
+    frameworks = tuple(
+        dataclasses.replace(
+            framework,
+            rows=tuple(row for row in framework.rows if row.place.document is framework.document),
+        )
+        for framework in found.frameworks
+    )
+    return dataclasses.replace(found, frameworks=frameworks)
 
 
 def copied(folder: Path) -> Path:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +22,13 @@ from nirmap.cli import app
 
 TRACED = "docs/what-can-be-traced.md"
 FROM_NIRTORCH = "docs/from-nirtorch.md"
-PAGES = ("README.md", "CONTRIBUTING.md", "mappings/README.md", "docs/architecture.md", TRACED, FROM_NIRTORCH)
+TUTORIAL = "docs/add-a-neuron.md"
+ARCHITECTURE = "docs/architecture.md"
+PAGES = ("README.md", "CONTRIBUTING.md", "mappings/README.md", ARCHITECTURE, TRACED, FROM_NIRTORCH, TUTORIAL)
+PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+# What a copy of the project needs to run, beside its mappings.
+COPIED = ("src", "generator", "generated")
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 
 
@@ -42,16 +53,19 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
-def commands(page: str) -> list[str]:
-    """Everything that the page tells its reader to type: in its consoles, and between backquotes in its prose."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    typed = [
+def typed_in(block: Block) -> list[str]:
+    """The commands of a console, without their comments."""
+    return [
         line.removeprefix("$ ").partition("  #")[0].strip()
-        for block in blocks(page)
-        if block.language == "console"
         for line in block.text.splitlines()
         if line.startswith("$ ")
     ]
+
+
+def commands(page: str) -> list[str]:
+    """Everything that the page tells its reader to type: in its consoles, and between backquotes in its prose."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    typed = [command for block in blocks(page) if block.language == "console" for command in typed_in(block)]
     return typed + re.findall(r"`((?:make|nirmap) [^`]+)`", FENCE.sub("", text))
 
 
@@ -62,7 +76,8 @@ def test_every_block_of_the_pages_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(b.language == "python" for b in blocks(page))]
+    "page",
+    [page for page in PAGES if page != TUTORIAL and any(b.language == "python" for b in blocks(page))],
 )
 def test_python_runs_from_top_to_bottom(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what a comment behind a print says is what it prints."""
@@ -78,8 +93,44 @@ def test_python_runs_from_top_to_bottom(page: str, tmp_path: Path, monkeypatch: 
         if block.language == "python":
             source = "\n" * block.line + block.text  # so that a traceback shows the line of the page
             exec(compile(source, str(ROOT / page), "exec"), names)
-            expected += re.findall(r"^ *print\(.*\)  # (.*)$", block.text, re.MULTILINE)
+            expected += PRINTED.findall(block.text)
     assert printed == expected
+
+
+def run_there(folder: Path, *arguments: str) -> str:
+    """What Python prints in a folder with a copy of the project."""
+    paths = os.pathsep.join(str(folder / name) for name in (*COPIED, "my_package/src"))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_tutorial_works_from_top_to_bottom(tmp_path: Path) -> None:
+    """In a copy of the project: files are written, commands typed, and Python between two of them is one program."""
+    for name in (*COPIED, "mappings"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for language, group in itertools.groupby(blocks(TUTORIAL), lambda block: block.language):
+        run = list(group)
+        if language == "python":
+            source = "\n".join(block.text for block in run)
+            assert run_there(tmp_path, "-c", source).splitlines() == PRINTED.findall(source)
+        for block in run:
+            if language == "console":
+                for command in typed_in(block):
+                    words = shlex.split(command)
+                    if words[0] == "mkdir":
+                        (tmp_path / words[-1]).mkdir(parents=True)
+                    else:
+                        assert words[0] == "nirmap", command
+                        run_there(tmp_path, "-c", "from nirmap.cli import main; main()", *words[1:])
+            elif language in ("yaml", "toml"):
+                # Its first line names the file.
+                (tmp_path / block.text.splitlines()[0].removeprefix("# ")).write_text(block.text)
+            else:
+                assert language in ("python", ""), block
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -91,7 +142,11 @@ def test_every_command_exists(page: str) -> None:
             assert words[1] in targets, command
         if words[0] == "nirmap":
             assert words[1] in COMMANDS or words[1] == "--version", command
-            options = {option for parameter in COMMANDS[words[1]].params for option in parameter.opts}
+            called = COMMANDS[words[1]]
+            if hasattr(called, "commands"):  # as in nirmap new neuron
+                assert words[2] in called.commands, command
+                called = called.commands[words[2]]
+            options = {option for parameter in called.params for option in parameter.opts}
             assert {word for word in words[2:] if word.startswith("-")} <= options, command
 
 

@@ -122,6 +122,7 @@ class Primitive:
         input_unit: SI unit of the input, ``1`` for plain numbers; empty where there are no equations.
         output_unit: SI unit of what leaves the node, likewise.
         methods: how its equations can be stepped; empty where it has no ``d/dt``.
+        typical_input: the lowest and the highest input with which a primitive is tested that NIR does not have.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Primitive:
     input_unit: str = ""
     output_unit: str = ""
     methods: tuple[str, ...] = ()
+    typical_input: tuple[float, float] | None = None
 
     @property
     def stateful(self) -> bool:

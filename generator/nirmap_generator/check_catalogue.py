@@ -77,7 +77,10 @@ def check_against_nir(catalogue: Catalogue, problems: Problems) -> None:
         for name, value in vars(nir).items()
         if isinstance(value, type) and issubclass(value, nir.NIRNode) and value is not nir.NIRNode
     }
-    declared = {*catalogue.primitives, *catalogue.structure}
+    own = {name: primitive for name, primitive in catalogue.primitives.items() if not primitive.is_extension}
+    for name in sorted((catalogue.primitives.keys() - own.keys()) & classes.keys()):
+        problems.add(catalogue.primitives[name].place.problem(f"{name}", "a name that nir does not have"))
+    declared = {*own, *catalogue.structure}
     for name in sorted(set(classes) - declared):
         problems.add(
             (root / "primitives").problem(f"no entry for {name}", f"an entry: nir has a primitive {name}")
@@ -85,7 +88,7 @@ def check_against_nir(catalogue: Catalogue, problems: Problems) -> None:
     for name in sorted(declared - set(classes)):
         key = "primitives" if name in catalogue.primitives else "structure"
         problems.add((root / key / name).problem(f"{name}", "a primitive that the installed nir has"))
-    for name, primitive in catalogue.primitives.items():
+    for name, primitive in own.items():
         if name in classes:
             _check_fields(primitive, classes[name], problems)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from nirmap_generator.expressions import ExpressionError, parse
 from nirmap_generator.model import Primitive
-from nirmap_generator.spelling import to_python
+from nirmap_generator.spelling import to_torch
 from nirmap_generator.symbolic import NotSymbolic, symbolic
 
 
@@ -118,7 +118,7 @@ def _python(form: Any, primitive: Primitive) -> str:
         expression = parse(str(form))
     except ExpressionError as error:
         raise NotExact(f"{form} has no spelling: {error}") from error
-    return to_python(expression, {name: f"self.{name}" for name in primitive.parameters})
+    return to_torch(expression, {name: f"self.{name}" for name in primitive.parameters})
 
 
 def _scaled(rate: Any, primitive: Primitive) -> str:

@@ -18,7 +18,7 @@ from nirmap_generator.model import (
     Record,
     Row,
 )
-from nirmap_generator.spelling import quote, to_condition, to_python
+from nirmap_generator.spelling import quote, to_condition, to_python, to_torch
 
 # Classes that a generated module reaches through a plain import, since they are typed and well known.
 PLAIN = "torch"
@@ -275,7 +275,7 @@ def module_array(located: Located) -> str:
 
 def self_python(located: Located, primitive: Primitive) -> str:
     """An expression in a reference module: parameters are attributes."""
-    return to_python(located.expression, {name: f"self.{name}" for name in primitive.parameters})
+    return to_torch(located.expression, {name: f"self.{name}" for name in primitive.parameters})
 
 
 def distance(located: Located, primitive: Primitive) -> str:
@@ -288,7 +288,7 @@ def distance(located: Located, primitive: Primitive) -> str:
     left, right = ast.unparse(body.left), ast.unparse(body.comparators[0])
     from nirmap_generator.expressions import parse
 
-    return to_python(parse(f"{left} - ({right})"), {name: f"self.{name}" for name in primitive.parameters})
+    return to_torch(parse(f"{left} - ({right})"), {name: f"self.{name}" for name in primitive.parameters})
 
 
 def source(place: Place) -> str:

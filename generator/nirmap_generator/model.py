@@ -105,6 +105,9 @@ class Primitive:
     place: Place
     input_unit: str = ""
     output_unit: str = ""
+    source: str = ""
+    typical_input: tuple[float, float] | None = None
+    is_extension: bool = False
 
     @property
     def declared(self) -> list[str]:
@@ -114,7 +117,7 @@ class Primitive:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All primitives, and the versions of nir that they hold for.
+    """All primitives, those of nir before the extensions, and the versions of nir that they hold for.
 
     ``unreadable`` names the primitives in which an expression did not parse: of them only the parameters are known.
     """
@@ -124,6 +127,12 @@ class Catalogue:
     structure: Mapping[str, str]
     document: Document
     unreadable: frozenset[str] = frozenset()
+    extensions: tuple[Document, ...] = ()
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """The files that declare primitives."""
+        return (self.document, *self.extensions)
 
 
 @dataclass(frozen=True)

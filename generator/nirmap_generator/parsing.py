@@ -80,22 +80,38 @@ class Parser:
                 found.append(Constraint(that, entry["because"], entry.get("do", "")))
         return tuple(found)
 
-    def catalogue(self, document: Document) -> Catalogue:
-        """The catalogue of primitives."""
-        root = Place(document, ())
+    def catalogue(self, document: Document, extensions: Sequence[Document] = ()) -> Catalogue:
+        """The catalogue of primitives: those of NIR, and those of further files."""
         primitives: dict[str, Primitive] = {}
         unreadable: set[str] = set()
-        for name, data in document.data["primitives"].items():
-            before = len(self.problems)
-            primitives[name] = self.primitive(name, data, root / "primitives" / name)
-            if len(self.problems) > before:
-                unreadable.add(name)
+        for file in (document, *extensions):
+            for name, data in file.data["primitives"].items():
+                place = Place(file, ("primitives", name))
+                before = len(self.problems)
+                if name in primitives:
+                    first = primitives[name].place.document.file
+                    self.problems.add(place.problem(f"a second {name}", "another name", f"{first} has one"))
+                    continue
+                primitives[name] = replace(
+                    self.primitive(name, data, place), is_extension=file is not document
+                )
+                if len(self.problems) > before:
+                    unreadable.add(name)
+        for key in ("nir", "structure"):
+            if key not in document.data:
+                self.problems.add(Place(document, ()).problem(f"no {key}", f"an entry {key}"))
         return Catalogue(
-            document.data["nir"], primitives, document.data["structure"], document, frozenset(unreadable)
+            document.data.get("nir", ""),
+            primitives,
+            document.data.get("structure", {}),
+            document,
+            frozenset(unreadable),
+            tuple(extensions),
         )
 
     def primitive(self, name: str, data: Mapping[str, Any], place: Place) -> Primitive:
         """One primitive."""
+        low, high = data.get("typical_input", (None, None))
         return Primitive(
             name=name,
             description=data["description"],
@@ -119,6 +135,8 @@ class Parser:
             place=place,
             input_unit=data.get("input_unit", ""),
             output_unit=data.get("output_unit", ""),
+            source=data.get("source", ""),
+            typical_input=None if low is None else (float(low), float(high)),
         )
 
     def parameter(self, name: str, data: Mapping[str, Any], place: Place) -> Parameter:

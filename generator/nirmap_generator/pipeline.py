@@ -13,6 +13,7 @@ from pathlib import Path
 from nirmap_generator.check import check_framework
 from nirmap_generator.check_catalogue import check_against_nir, check_catalogue
 from nirmap_generator.check_files import check_files, check_functions, is_shared
+from nirmap_generator.extensions import BUILT_IN, check_extensions, with_reference_rows
 from nirmap_generator.formatting import formatted
 from nirmap_generator.graphs import check_graphs
 from nirmap_generator.load import Document, load
@@ -27,6 +28,7 @@ from nirmap_generator.write import Changes, compare_files, write_files
 
 CACHE = Path(".nirmap_cache") / "proofs.json"
 PACKAGE = "nirmap_registry"
+NEURONS_PAGE = "NEURONS.md"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def read(folder: Path) -> Declarations:
     A file that is not valid is left out, and the others are checked all the same.
 
     Args:
-        folder: holds ``nir.yaml``, ``functions.yaml``, ``rewrites.yaml``, ``frameworks/``, ``shared/`` and ``schema/``.
+        folder: holds ``nir.yaml``, ``functions.yaml``, ``rewrites.yaml``, ``extensions/``, ``frameworks/``, ``shared/``
+            and ``schema/``.
 
     Raises:
         DeclarationError: with every problem that was found.
@@ -75,6 +78,7 @@ def read(folder: Path) -> Declarations:
     problems = Problems()
     shared = sorted((folder / "shared").glob("*.yaml"))
     catalogues = _load_all([folder / "nir.yaml"], folder, "catalogue", problems)
+    further = _load_all(sorted((folder / "extensions").glob("*.yaml")), folder, "catalogue", problems)
     tables = _load_all([folder / "functions.yaml"], folder, "functions", problems)
     series = _load_all([folder / "rewrites.yaml"], folder, "rewrites", problems)
     files = [*shared, *sorted((folder / "frameworks").glob("*.yaml"))]
@@ -83,14 +87,17 @@ def read(folder: Path) -> Declarations:
     functions = tuple(entry for table in tables for entry in parser.functions(table))
     rewrites = tuple(entry for table in series for entry in parse_rewrites(table, parser))
     frameworks = tuple(parser.framework(document) for document in mappings)
+    parsed = [parser.catalogue(document, further) for document in catalogues]
+    for catalogue in parsed:
+        check_extensions(catalogue, problems)
+        frameworks = tuple(with_reference_rows(framework, catalogue, parser) for framework in frameworks)
     check_functions(functions, frameworks, problems)
     check_files(frameworks, [path.stem for path in shared], problems)
-    parsed = [parser.catalogue(document) for document in catalogues]
     for catalogue in parsed:
         check_rewrites(rewrites, catalogue, problems)
         _check_against_catalogue(catalogue, frameworks, problems)
     problems.raise_if_any()
-    documents = (*catalogues, *tables, *series, *mappings)
+    documents = (*catalogues, *further, *tables, *series, *mappings)
     return Declarations(parsed[0], frameworks, functions, rewrites, documents)
 
 
@@ -149,17 +156,13 @@ def prove_all(declarations: Declarations) -> None:
 def render(declarations: Declarations) -> dict[str, str]:
     """The text of every generated file, by its name in the folder ``generated``."""
     renderer = Renderer(declarations.catalogue)
-    catalogue = {declarations.catalogue.document.file: declarations.catalogue.document.digest}
-    neurons = [
-        primitive
-        for primitive in declarations.catalogue.primitives.values()
-        if primitive.output is not None and (primitive.dynamics or not primitive.state)
-    ]
+    catalogue = {document.file: document.digest for document in declarations.catalogue.documents}
     texts = {
         "__init__.py": renderer.render("__init__.py.jinja", {}, frameworks=declarations.frameworks),
         "rows.py": renderer.render("rows.py.jinja", {}),
-        "catalogue.py": renderer.render("catalogue.py.jinja", catalogue, catalogue=declarations.catalogue),
-        "neurons.py": renderer.render("neurons.py.jinja", catalogue, neurons=neurons),
+        "catalogue.py": renderer.catalogue(declarations.catalogue, catalogue, PACKAGE),
+        "neurons.py": renderer.neurons(declarations.catalogue, catalogue),
+        "nodes.py": renderer.nodes(declarations.catalogue, catalogue),
         "functions.py": renderer.render(
             "functions.py.jinja", _digests(declarations, "functions.yaml"), functions=declarations.functions
         ),
@@ -169,10 +172,12 @@ def render(declarations: Declarations) -> dict[str, str]:
     }
     for framework in declarations.frameworks:
         document = framework.document
+        base = catalogue if framework.name == BUILT_IN else _digests(declarations, "nir.yaml")
         texts[f"{framework.name}.py"] = renderer.framework(
-            framework, {**catalogue, document.file: document.digest}
+            framework, {**base, document.file: document.digest}
         )
-    return {f"{PACKAGE}/{name}": text for name, text in formatted(texts).items()}
+    pages = {NEURONS_PAGE: renderer.neurons_page(declarations.frameworks)}
+    return pages | {f"{PACKAGE}/{name}": text for name, text in formatted(texts).items()}
 
 
 def _digests(declarations: Declarations, name: str) -> dict[str, str]:
@@ -181,7 +186,7 @@ def _digests(declarations: Declarations, name: str) -> dict[str, str]:
 
 def _owned(name: str) -> bool:
     """Whether a file below ``generated`` is the generator's to delete."""
-    return name.startswith(f"{PACKAGE}/") and name.endswith(".py")
+    return name == NEURONS_PAGE or (name.startswith(f"{PACKAGE}/") and name.endswith(".py"))
 
 
 def generate(folder: Path, target: Path, *, cache: Path | None = None) -> Changes:

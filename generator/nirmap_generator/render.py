@@ -12,6 +12,7 @@ from typing import Any
 
 from nirmap_generator.check import build_expressions, class_paths
 from nirmap_generator.discretise import exact_step, methods
+from nirmap_generator.extensions import extensions
 from nirmap_generator.filters import (
     accounted,
     affine,
@@ -54,6 +55,7 @@ from nirmap_generator.model import (
 )
 from nirmap_generator.rewrites import Rewrite
 from nirmap_generator.spelling import quote, to_python
+from nirmap_generator.typesetting import derivative, equation, markdown, modules, symbol
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -74,7 +76,7 @@ class Renderer:
     def __init__(self, catalogue: Catalogue) -> None:
         import jinja2
 
-        self.catalogue = catalogue
+        self.known = catalogue
         # Autoescaping is for HTML; here every text passes a filter that quotes it for Python.
         self.environment = jinja2.Environment(  # noqa: S701
             loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -87,18 +89,22 @@ class Renderer:
             assignment,
             class_reference,
             constructor,
+            derivative,
             distance,
             docstring,
+            equation,
             equivalent_name,
             exact_step,
             float_literal,
             free_variable,
             function_name,
             function_row,
+            markdown,
             methods,
             module_array,
             module_condition,
             module_constraints,
+            modules,
             node_condition,
             node_names,
             node_python,
@@ -118,6 +124,7 @@ class Renderer:
             self_python,
             snake,
             source,
+            symbol,
             takes_method,
             title,
         ]
@@ -128,7 +135,7 @@ class Renderer:
         path, node = located.place.path, row.node
         if row.graph is not None:
             node = next(member.node for member in row.graph.members if member.name == path[-3])
-        kind = self.catalogue.primitives[node].parameters[str(path[-1])].kind
+        kind = self.known.primitives[node].parameters[str(path[-1])].kind
         if kind == "neuron":
             return to_python(located.expression, {}, attribute=lambda text: f"rows.array({text})")
         if kind == "weight":
@@ -140,11 +147,11 @@ class Renderer:
         used = {name for entry in located for name in entry.expression.names}
         if row.graph is not None:
             return [member.name for member in row.graph.members if member.name in used]
-        return [name for name in self.catalogue.primitives[row.node].parameters if name in used]
+        return [name for name in self.known.primitives[row.node].parameters if name in used]
 
     def gains(self, row: Row) -> dict[str, str]:
         """The parameters of a graph that take over a gain, and the node whose gain it is."""
-        return gains(row, self.catalogue)
+        return gains(row, self.known)
 
     def names_in_build(self, row: Row) -> list[str]:
         """The node's parameters that build speaks of."""
@@ -154,7 +161,7 @@ class Renderer:
         """The node's parameters that the parts of a series speak of."""
         located = [entry for part in rewrite.series for entry in part.parameters.values()]
         used = {name for entry in located for name in entry.expression.names}
-        return [name for name in self.catalogue.primitives[rewrite.node].parameters if name in used]
+        return [name for name in self.known.primitives[rewrite.node].parameters if name in used]
 
     def used_parameters(self, primitive: Primitive) -> list[str]:
         """The parameters that a primitive's equivalence speaks of."""
@@ -169,6 +176,33 @@ class Renderer:
         """One file."""
         text = self.environment.get_template(template).render(header=header(sources), **context)
         return text
+
+    def catalogue(self, catalogue: Catalogue, sources: Mapping[str, str], package: str) -> str:
+        """The primitives of a catalogue, those of extensions with the nodes in a package."""
+        nodes = extensions(catalogue)
+        return self.render("catalogue.py.jinja", sources, catalogue=catalogue, nodes=nodes, package=package)
+
+    def neurons(self, catalogue: Catalogue, sources: Mapping[str, str]) -> str:
+        """The reference modules of all primitives that are given by equations."""
+        neurons = [
+            primitive
+            for primitive in catalogue.primitives.values()
+            if primitive.output is not None and (primitive.dynamics or not primitive.state)
+        ]
+        return self.render("neurons.py.jinja", sources, neurons=neurons)
+
+    def nodes(self, catalogue: Catalogue, sources: Mapping[str, str]) -> str:
+        """The node classes of the primitives that NIR does not have."""
+        return self.render("nodes.py.jinja", sources, nodes=extensions(catalogue))
+
+    def neurons_page(self, frameworks: tuple[Framework, ...]) -> str:
+        """The page with the equations of every primitive that is given by some."""
+        given = [primitive for primitive in self.known.primitives.values() if primitive.output is not None]
+        groups = {
+            "Primitives of NIR": [primitive for primitive in given if not primitive.is_extension],
+            "Primitives that NIR does not have": [primitive for primitive in given if primitive.is_extension],
+        }
+        return self.render("neurons.md.jinja", {}, groups=groups, frameworks=frameworks)
 
     def framework(self, framework: Framework, sources: Mapping[str, str]) -> str:
         """The registry module of one framework."""

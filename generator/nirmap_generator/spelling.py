@@ -35,6 +35,15 @@ def path_of(node: ast.expr) -> tuple[str, ...] | None:
     return (node.id, *reversed(path)) if isinstance(node, ast.Name) else None
 
 
+def to_torch(expression: Expression, rename: Mapping[str, str]) -> str:
+    """The expression as Python text, on tensors, as :func:`to_python` has it on arrays.
+
+    Raises:
+        ValueError: the expression calls a function that has no spelling for tensors.
+    """
+    return ast.unparse(_Writer(expression, rename, None, on_tensors=True).value(expression.tree.body))
+
+
 def to_python(expression: Expression, rename: Mapping[str, str], attribute: Attribute | None = None) -> str:
     """The expression as Python text, on NumPy arrays.
 
@@ -72,9 +81,15 @@ class _Writer:
     """Builds the tree that is written: new nodes, so that the expression's own tree stays as it is."""
 
     def __init__(
-        self, expression: Expression, rename: Mapping[str, str], attribute: Attribute | None
+        self,
+        expression: Expression,
+        rename: Mapping[str, str],
+        attribute: Attribute | None,
+        *,
+        on_tensors: bool = False,
     ) -> None:
         self.expression = expression
+        self.on_tensors = on_tensors
         self.rename = {name: _parsed(text) for name, text in rename.items() if name in expression.names}
         self.attribute = attribute
 
@@ -141,7 +156,7 @@ class _Writer:
                 else self.value(argument, takes == "object")
             )
             arguments.append(entry)
-        spelled = _spelled(function)
+        spelled = _spelled(function, function.torch if self.on_tensors else function.python)
         if spelled is None:
             raise ValueError(f"{self.expression.text!r} calls {name}, which generated code cannot call")
         return _filled(spelled, arguments)
@@ -151,18 +166,22 @@ class _Writer:
         match node:
             case ast.BoolOp():
                 first, *others = [self.elementwise(operand) for operand in node.values]
-                return _folded(_LOGICAL[type(node.op)], first, others)
+                return _folded(self.logical(_LOGICAL[type(node.op)]), first, others)
             case ast.UnaryOp(op=ast.Not()):
-                return _call("np.logical_not", self.elementwise(node.operand))
+                return _call(self.logical("np.logical_not"), self.elementwise(node.operand))
             case ast.Compare() if len(node.ops) > 1:
                 first, *others = [self.value(part) for part in _links(node)]
-                return _folded(_LOGICAL[ast.And], first, others)
+                return _folded(self.logical(_LOGICAL[ast.And]), first, others)
             case ast.IfExp():
                 return ast.IfExp(
                     self.truth(node.test, False), self.elementwise(node.body), self.elementwise(node.orelse)
                 )
             case _:
                 return self.value(node)
+
+    def logical(self, name: str) -> str:
+        """How a logical function is called: those of torch have the names of NumPy's."""
+        return name.replace("np.", "torch.") if self.on_tensors else name
 
     def condition(self, node: ast.expr) -> ast.expr:
         """A condition that is a single bool: whether it holds for every entry."""
@@ -245,14 +264,14 @@ def _folded(name: str, first: ast.expr, others: list[ast.expr]) -> ast.expr:
 
 
 @cache
-def _spelled(function: Function) -> ast.expr | None:
-    """The call of a function with placeholders for its arguments."""
-    if function.python is None:
+def _spelled(function: Function, text: str | None) -> ast.expr | None:
+    """The call of a function, as a text spells it, with placeholders for its arguments."""
+    if text is None:
         return None
     names = [_PLACEHOLDER.format(index) for index in range(function.arity)]
-    if "{" in function.python:
-        return _parsed(function.python.format(*names))
-    return _parsed(f"{function.python}({', '.join(names)})")
+    if "{" in text:
+        return _parsed(text.format(*names))
+    return _parsed(f"{text}({', '.join(names)})")
 
 
 def _filled(node: ast.expr, arguments: list[ast.expr]) -> ast.expr:

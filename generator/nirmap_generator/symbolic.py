@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from nirmap_generator.expressions import Expression, path_of
@@ -26,7 +27,12 @@ class NotSymbolic(ValueError):
     """An expression, or a part of it that the message names, has no symbolic form."""
 
 
-def symbolic(expression: Expression, symbols: Mapping[str, object]) -> Any:
+def symbolic(
+    expression: Expression,
+    symbols: Mapping[str, object],
+    *,
+    functions: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+) -> Any:
     """The sympy expression that an expression stands for.
 
     There is one for arithmetic, comparisons, exp, log, sqrt, abs, minimum, maximum, where, ``a if c else b``, and
@@ -35,12 +41,13 @@ def symbolic(expression: Expression, symbols: Mapping[str, object]) -> Any:
     Args:
         expression: what to translate.
         symbols: sympy expressions, or numbers, by name; dotted names are keys as well.
+        functions: what further functions of the language stand for, given their arguments.
 
     Raises:
         NotSymbolic: a part has no symbolic form, a name is not among the symbols, or a number is divided by zero.
     """
     sympy = _sympy()
-    translation = _Translation(expression.text, symbols)
+    translation = _Translation(expression.text, symbols, functions)
     try:
         result = translation.value(expression.tree.body)
         undefined = result.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo)
@@ -122,8 +129,11 @@ def _sympy() -> Any:
 class _Translation:
     """One translation."""
 
-    def __init__(self, text: str, symbols: Mapping[str, object]) -> None:
+    def __init__(
+        self, text: str, symbols: Mapping[str, object], functions: Mapping[str, Callable[..., Any]]
+    ) -> None:
         self.sympy = _sympy()
+        self.functions = functions
         self.text = text
         self.symbols = symbols
 
@@ -225,6 +235,8 @@ class _Translation:
                 return arguments[1]
             case "tensor" | "number" | "all" | "any":
                 return arguments[0]
+            case _ if name in self.functions:
+                return self.functions[name](*arguments)
             case _ if name in _FUNCTIONS:
                 return getattr(self.sympy, _FUNCTIONS[name])(*arguments)
             case _:

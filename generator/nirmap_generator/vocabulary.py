@@ -25,6 +25,7 @@ class Function:
             arguments. None for a function that only describes, and that generated code never calls.
         description: what it gives.
         returns: the kind of its value.
+        torch: how the step of a neuron calls it, on tensors; None for a function that equations cannot have.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Function:
     python: str | None
     description: str
     returns: Kind = "number"
+    torch: str | None = None
 
     @property
     def arity(self) -> int:
@@ -41,10 +43,10 @@ class Function:
 
 _ROWS = (
     # Elementwise on numbers.
-    Function("exp", ("number",), "np.exp", "e to the power of x"),
-    Function("log", ("number",), "np.log", "natural logarithm"),
-    Function("sqrt", ("number",), "np.sqrt", "square root"),
-    Function("abs", ("number",), "np.abs", "absolute value"),
+    Function("exp", ("number",), "np.exp", "e to the power of x", torch="torch.exp"),
+    Function("log", ("number",), "np.log", "natural logarithm", torch="torch.log"),
+    Function("sqrt", ("number",), "np.sqrt", "square root", torch="torch.sqrt"),
+    Function("abs", ("number",), "np.abs", "absolute value", torch="torch.abs"),
     Function("minimum", ("number", "number"), "np.minimum", "the smaller one"),
     Function("maximum", ("number", "number"), "np.maximum", "the larger one"),
     Function(
@@ -52,6 +54,7 @@ _ROWS = (
         ("condition", "number", "number"),
         "rows.where",
         "the second where the first holds, else the third",
+        torch="torch.where",
     ),
     Function(
         "next_above", ("number",), "to.next_above", "next representable number above, in the caller's dtype"
@@ -63,8 +66,8 @@ _ROWS = (
         "next representable number below, in the dtype of the module's tensor",
     ),
     # New arrays of the shape of another one. A full array is always of floating type: in one of integers, 0.5 is 0.
-    Function("zeros_like", ("number",), "np.zeros_like", "zeros of the same shape"),
-    Function("ones_like", ("number",), "np.ones_like", "ones of the same shape"),
+    Function("zeros_like", ("number",), "np.zeros_like", "zeros of the same shape", torch="torch.zeros_like"),
+    Function("ones_like", ("number",), "np.ones_like", "ones of the same shape", torch="torch.ones_like"),
     Function(
         "full_like",
         ("number", "number"),

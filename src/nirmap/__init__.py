@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         TraceError,
         UnsupportedNodeError,
     )
+    from nirmap.files import read, write
     from nirmap.network import Network
     from nirmap.rebuilding import from_nir
     from nirmap.report import NodeReport, Report
@@ -48,9 +49,11 @@ __all__ = [
     "compare",
     "from_nir",
     "nir_to_torch",
+    "read",
     "run",
     "to_nir",
     "torch_to_nir",
+    "write",
 ]
 
 # Where each public name is defined. Names are imported when they are first used, so that the commands about mappings
@@ -64,9 +67,11 @@ _DEFINED_IN = {
     "compare": "nirmap.comparing",
     "from_nir": "nirmap.rebuilding",
     "nir_to_torch": "nirmap.dictionaries",
+    "read": "nirmap.files",
     "run": "nirmap.running",
     "to_nir": "nirmap.tracing",
     "torch_to_nir": "nirmap.dictionaries",
+    "write": "nirmap.files",
 }
 
 

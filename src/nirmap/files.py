@@ -72,6 +72,32 @@ def read_graph(path: str | Path) -> nir.NIRGraph:
     return _graph(data, where, 0)
 
 
+def read(path: str | Path) -> nir.NIRGraph:
+    """The graph in a ``.nir`` file, nodes of extensions included.
+
+    Args:
+        path: an HDF5 file as ``nir.write`` or :func:`write` makes it.
+
+    Raises:
+        GraphError: there is no such file, it is not a NIR file, or a node in it is malformed or of an unknown type.
+    """
+    return read_graph(path)
+
+
+def write(path: str | Path, graph: nir.NIRGraph) -> None:
+    """Writes a graph to a ``.nir`` file, whole or not at all. nir itself reads it if no node is of an extension.
+
+    Args:
+        path: the file.
+        graph: the graph.
+
+    Raises:
+        GraphError: what is in the graph cannot stand in an HDF5 file.
+        OSError: the file cannot be created.
+    """
+    write_graph(path, graph)
+
+
 def _check_contents(file: Any, where: str) -> None:
     """Holds every group and dataset of a file against what a NIR file may have; nothing is read.
 
@@ -153,12 +179,17 @@ def _edges(value: Any, where: str) -> Iterator[tuple[str, str]]:
 
 
 def _node(data: dict[str, Any], where: str) -> nir.NIRNode:
-    known = getattr(nir, data["type"], None)
+    known = _extension(data["type"]) or getattr(nir, data["type"], None)
     if not isinstance(known, type) or not issubclass(known, nir.NIRNode):
-        raise GraphError(where, f"its type is {data['type']!r}", "a node type of nir", "correct the node")
+        raise GraphError(
+            where,
+            f"its type is {data['type']!r}",
+            "a node type of nir, or of an extension that is installed",
+            "install the package whose mappings declare it, or declare it (nirmap new neuron NAME)",
+        )
     try:
         with np.errstate(all="ignore"):
-            node: nir.NIRNode = nir.dict2NIRNode(data)
+            node = known.from_dict(data) if known is _extension(data["type"]) else nir.dict2NIRNode(data)
     except _MALFORMED as error:
         raise GraphError(
             where,
@@ -166,6 +197,17 @@ def _node(data: dict[str, Any], where: str) -> nir.NIRNode:
             "a well-formed node",
         ) from error
     return node
+
+
+def _extension(name: str) -> type[nir.NIRNode] | None:
+    """The class of a node that NIR does not have."""
+    from nirmap.extension import ExtensionNode
+    from nirmap.extensions import load_extensions
+    from nirmap_registry.catalogue import PRIMITIVES
+
+    load_extensions()
+    primitive = PRIMITIVES.get(name)
+    return primitive.node if primitive is not None and issubclass(primitive.node, ExtensionNode) else None
 
 
 def write_graph(path: str | Path, graph: nir.NIRGraph) -> None:

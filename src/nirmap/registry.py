@@ -15,16 +15,21 @@ import inspect
 import sys
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from nirmap import extensions
 from nirmap.errors import MappingError, UnsupportedNodeError
+from nirmap.extensions import load_extensions
 from nirmap.resets import Reset
 from nirmap_registry import FRAMEWORKS
 from nirmap_registry.rows import Registry, Row, SubGraph
 
 ENTRY_POINTS = "nirmap.frameworks"
+# The framework of the reference modules, also of those that other packages declare.
+BUILT_IN = "torch"
 
 
 def frameworks() -> dict[str, str]:
@@ -58,6 +63,7 @@ def forget() -> None:
     """
     importlib.invalidate_caches()
     _declared_elsewhere.cache_clear()
+    extensions.forget()
     load_registry.cache_clear()
 
 
@@ -82,6 +88,9 @@ def load_registry(framework: str) -> Registry:
             "install the framework: pip install DISTRIBUTION",
         ) from error
     registry: Registry = module.REGISTRY
+    further = load_extensions()
+    if framework == BUILT_IN:
+        registry = replace(registry, rows=(*registry.rows, *further))
     check_version(registry)
     check_registry(registry)
     return registry

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import nir
 
 from nirmap.errors import GraphError
+from nirmap.extension import ExtensionNode
 from nirmap.parameters import Shape, as_array, as_integers, as_padding, broadcasts, common_shape, shape_of
 
 Stated = tuple[Shape | None, Shape | None]
@@ -218,6 +219,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 def rule_of(node: nir.NIRNode) -> Rule:
     """The rule of a node; a node that NIR does not have states its types, and no more."""
     name = type(node).__name__
+    if isinstance(node, ExtensionNode):
+        return _ELEMENTWISE
     known = getattr(nir, name, None) is type(node)
     return RULES.get(name, _OTHER) if known else _OTHER
 

@@ -34,6 +34,14 @@ def yaml_of(framework: str) -> dict[str, Any]:
     return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
+def extensions() -> dict[str, dict[str, Any]]:
+    """What the files say of the primitives that NIR does not have."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted((MAPPINGS / "extensions").glob("*.yaml")):
+        found |= yaml.safe_load(path.read_text(encoding="utf-8"))["primitives"]
+    return found
+
+
 def test_the_generated_files_are_fresh() -> None:
     differences = check(MAPPINGS, GENERATED)
     assert differences == [], "run 'make mappings':\n" + "\n".join(differences)
@@ -50,10 +58,12 @@ def test_the_first_line_names_the_generator_and_the_command(path: Path) -> None:
 def test_a_file_names_its_sources_with_their_digests(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     named = dict(re.findall(r"^#   (\S+) sha256:(\w{16})$", text, re.MULTILINE))
-    by_file = {"catalogue": ["nir.yaml"], "neurons": ["nir.yaml"]}
+    further = [f"extensions/{source.name}" for source in sorted((MAPPINGS / "extensions").glob("*.yaml"))]
+    by_file = {name: ["nir.yaml", *further] for name in ("catalogue", "neurons", "nodes")}
     by_file |= {name: [f"{name}.yaml"] for name in ("functions", "rewrites")}
-    for source in [*MAPPINGS.glob("*/*.yaml")]:
-        by_file[source.stem] = ["nir.yaml", source.relative_to(MAPPINGS).as_posix()]
+    for source in [*MAPPINGS.glob("frameworks/*.yaml"), *MAPPINGS.glob("shared/*.yaml")]:
+        own = further if source.stem == "torch" else []
+        by_file[source.stem] = ["nir.yaml", *own, source.relative_to(MAPPINGS).as_posix()]
     assert named == {
         f"mappings/{name}": hashlib.sha256((MAPPINGS / name).read_bytes()).hexdigest()[:16]
         for name in by_file.get(path.stem, [])
@@ -74,6 +84,12 @@ def test_the_constants_are_readable_without_a_conversion(name: str) -> None:
         for row in listed
         for module in classes(row)
     ]
+    if name == "torch":  # of an extension, the modules are generated too, one for each reset
+        nodes += [
+            (node, {"module": f"nirmap_registry.neurons.{node}", "state": entry["state"]})
+            for node, entry in extensions().items()
+            for _ in range(2 if "reset_by_subtraction" in entry else 1)
+        ]
     assert isinstance(module.REGISTRY, rows.Registry)
     assert module.REGISTRY.framework == name
     assert [(row.node, row.path) for row in module.REGISTRY.rows] == [
@@ -108,10 +124,12 @@ def test_the_catalogue_has_every_node_of_nir() -> None:
         for name, value in vars(nir).items()
         if isinstance(value, type) and issubclass(value, nir.NIRNode) and value is not nir.NIRNode
     }
-    assert {*catalogue.PRIMITIVES, *catalogue.STRUCTURE} == nodes
+    assert {*catalogue.PRIMITIVES, *catalogue.STRUCTURE} - extensions().keys() == nodes
     described = yaml.safe_load((MAPPINGS / "nir.yaml").read_text(encoding="utf-8"))["primitives"]
+    described |= extensions()
+    own = importlib.import_module("nirmap_registry.nodes")
     for name, primitive in catalogue.PRIMITIVES.items():
-        assert primitive.node is getattr(nir, name)
+        assert primitive.node is getattr(own if name in extensions() else nir, name)
         for parameter in primitive.parameters:
             data = described[name]["parameters"][parameter.name]
             assert (parameter.kind, parameter.unit, parameter.description) == (

@@ -90,7 +90,9 @@ def expression_texts(data: Any, path: Keys = ()) -> Iterator[Keys]:
         yield from expression_texts(entry, (*path, index))
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if "/" in name])
+@pytest.mark.parametrize(
+    "name", [name for name in FILES if "/" in name and not name.startswith("extensions/")]
+)
 def test_no_expression_of_a_framework_is_lost(name: str) -> None:
     document = load(MAPPINGS / name)
     framework = Parser().framework(document)

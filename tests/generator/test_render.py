@@ -46,7 +46,17 @@ TEXTS = {
 }
 # The keys of the files under which a person writes a text; the second ones hold a text for each name.
 PROSE = frozenset(
-    {"description", "because", "do", "unit", "input_unit", "output_unit", "distribution", "versions"}
+    {
+        "description",
+        "because",
+        "do",
+        "unit",
+        "input_unit",
+        "output_unit",
+        "distribution",
+        "versions",
+        "source",
+    }
 )
 REASONS = frozenset({"ignores", "not_mapped", "structure"})
 
@@ -70,16 +80,13 @@ def with_texts(document: Document, text: str) -> Document:
 def rendered(change: Callable[[Document], Document]) -> dict[str, str]:
     """The modules as the templates give them, before they are formatted."""
     declarations = declared()
-    catalogue: Catalogue = Parser().catalogue(change(declarations.catalogue.document))
+    further = [change(document) for document in declarations.catalogue.extensions]
+    catalogue: Catalogue = Parser().catalogue(change(declarations.catalogue.document), further)
     renderer = Renderer(catalogue)
-    neurons = [
-        primitive
-        for primitive in catalogue.primitives.values()
-        if primitive.output is not None and (primitive.dynamics or not primitive.state)
-    ]
     texts = {
-        "catalogue": renderer.render("catalogue.py.jinja", {}, catalogue=catalogue),
-        "neurons": renderer.render("neurons.py.jinja", {}, neurons=neurons),
+        "catalogue": renderer.catalogue(catalogue, {}, "nirmap_registry"),
+        "neurons": renderer.neurons(catalogue, {}),
+        "nodes": renderer.nodes(catalogue, {}),
     }
     for framework in declarations.frameworks:
         parsed: Framework = Parser().framework(change(framework.document))

@@ -19,7 +19,12 @@ SCHEMAS = sorted((MAPPINGS / "schema").glob("*.json"))
 README = (MAPPINGS / "README.md").read_text(encoding="utf-8")
 names = [path.name for path in SCHEMAS]
 # The schema of each file that is not a framework's.
-KINDS = {"nir.yaml": "catalogue", "functions.yaml": "functions", "rewrites.yaml": "rewrites"}
+KINDS = {
+    "nir.yaml": "catalogue",
+    "functions.yaml": "functions",
+    "rewrites.yaml": "rewrites",
+    **{name: "catalogue" for name in FILES if name.startswith("extensions/")},
+}
 
 
 def keys_of(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

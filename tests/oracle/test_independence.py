@@ -54,6 +54,7 @@ def test_nothing_else_is_loaded_with_it() -> None:
         "nirmap.oracle.interpreter",
         "nirmap.oracle.spatial",
         "nirmap.oracle.feedback",
+        "nirmap.oracle.equations",
         "nirmap.oracle.exponential",
         "nirmap.oracle.inputs",
     }

@@ -80,6 +80,7 @@ class Sketch:
     shape: tuple[int, ...]
     dt: float = DT
     whole_numbers: bool = False
+    typical_input: tuple[float, float] = (0.0, 2.0)
 
 
 Maker = Callable[[Random], Sketch]
@@ -131,12 +132,17 @@ def settled(row: str, name: str, make: Callable[[Random], tuple[nir.NIRGraph, Ar
     raise LookupError(f"{row}: {name}: every draw comes within rounding of a threshold")
 
 
-def inputs_of(random: Random, shape: tuple[int, ...], whole_numbers: bool = False) -> Array:
-    """An input (T, B, *shape) between 0 and 2."""
+def inputs_of(
+    random: Random,
+    shape: tuple[int, ...],
+    whole_numbers: bool = False,
+    typical: tuple[float, float] = (0.0, 2.0),
+) -> Array:
+    """An input (T, B, *shape), between 0 and 2 if nothing else is said."""
     size = (STEPS, BATCH, *shape)
     if whole_numbers:
         return random.integers(0, 3, size).astype(np.float64)
-    return random.uniform(0.0, 2.0, size).astype(np.float32).astype(np.float64)
+    return random.uniform(*typical, size).astype(np.float32).astype(np.float64)
 
 
 def _graph(reset: Reset, maker: Maker, random: Random) -> tuple[nir.NIRGraph, Array, float, bool]:
@@ -149,7 +155,7 @@ def _graph(reset: Reset, maker: Maker, random: Random) -> tuple[nir.NIRGraph, Ar
         OUTPUT: nir.Output({"output": np.array(sketch.shape)}),
     }
     graph = nir.NIRGraph(nodes, [(INPUT, NODE), (NODE, OUTPUT)], type_check=False)
-    inputs = inputs_of(random, sketch.shape, sketch.whole_numbers)
+    inputs = inputs_of(random, sketch.shape, sketch.whole_numbers, sketch.typical_input)
     return graph, inputs, sketch.dt, sketch.whole_numbers
 
 
@@ -176,6 +182,11 @@ def layers(primitive: str) -> list[tuple[str, Maker]]:
 def neuron(primitive: str, random: Random, shape: tuple[int, ...] = NEURONS, dt: float = DT) -> Values:
     """Parameters of an elementwise primitive, each neuron with its own."""
     values: Values = {}
+    if PRIMITIVES[primitive].typical_input is not None:
+        return {
+            parameter.name: (parameter.default or 0.0) * random.uniform(0.9, 1.1, shape)
+            for parameter in PRIMITIVES[primitive].declared
+        }
     for parameter in PRIMITIVES[primitive].declared:
         if parameter.whole_steps:
             values[parameter.name] = dt * random.permutation(int(np.prod(shape))).reshape(shape)
@@ -195,13 +206,17 @@ def _elementwise(primitive: str) -> Iterator[tuple[str, Maker]]:
             values = neuron(primitive, random, shape)
             for change in changes:
                 values = change(values)
-            return Sketch(getattr(nir, primitive)(**values), shape)
+            kind: Any = PRIMITIVES[primitive].node
+            typical = PRIMITIVES[primitive].typical_input or (0.0, 2.0)
+            return Sketch(kind(**values), shape, typical_input=typical)
 
         return make
 
     yield "each neuron with its own parameters", maker()
     yield "on an image", maker(shape=IMAGE)
     yield "equal neurons", maker(equal)
+    if PRIMITIVES[primitive].typical_input is not None:
+        return
     if {"v_reset", "v_leak"} <= names:
         yield "v_reset = v_leak", maker(reset_at_leak)
         yield "v_reset = v_leak, equal neurons", maker(reset_at_leak, equal)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from nirmap.cli import auditing, comparing, converting, declarations, inspecting, listing
+from nirmap.cli import auditing, comparing, converting, creating, declarations, inspecting, listing
 from nirmap.cli.options import as_options
 from nirmap.cli.text import help_text, show_refusal, show_warning
 from nirmap.errors import NirmapError
@@ -89,5 +89,6 @@ app.command("convert", help=converting.HELP)(converting.convert)
 app.command("compare", help=comparing.HELP)(comparing.compare)
 app.command("list", help=listing.HELP)(listing.list_frameworks)
 app.command("audit", help=auditing.HELP)(auditing.audit)
+app.add_typer(creating.app, name="new")
 app.command("generate", help=declarations.GENERATE_HELP)(declarations.generate)
 app.command("check", help=declarations.CHECK_HELP)(declarations.check)

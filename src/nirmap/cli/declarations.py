@@ -47,16 +47,13 @@ CHECK_HELP = help_text(
 
 def generate(folder: Folder = None, out: Out = None) -> None:
     """Proves, renders and writes."""
-    from nirmap_generator import pipeline
+    from nirmap_generator import outside, pipeline
 
     source, target, base = _places(folder, out)
     with status("Proving and rendering the mappings"):
-        if base is None:
-            changes = pipeline.generate(source, target)
-        else:
-            from nirmap_generator import outside
-
-            changes = outside.generate(source, target, base)
+        changes = (
+            pipeline.generate(source, target) if base is None else outside.generate(source, target, base)
+        )
     for name in changes.written:
         write(f"written   {name}")
     for name in changes.deleted:
@@ -64,9 +61,16 @@ def generate(folder: Folder = None, out: Out = None) -> None:
     write(f"{_files(len(changes.unchanged))} unchanged")
     if base is not None:
         note("nirmap finds them through entry points of your package, as in its pyproject.toml:")
-        note('  [project.entry-points."nirmap.frameworks"]')
-        for path in sorted(source.glob("*.yaml")):
-            note(f'  {path.stem} = "{target.name}.{path.stem}"')
+        package = outside.module_of(target)
+        names = [Path(name).stem for name in (*changes.written, *changes.unchanged)]
+        frameworks = sorted(set(names) - outside.OF_NEURONS)
+        if frameworks:
+            note('  [project.entry-points."nirmap.frameworks"]')
+            for name in frameworks:
+                note(f'  {name} = "{package}.{name}"')
+        if outside.OF_NEURONS & set(names):
+            note('  [project.entry-points."nirmap.neurons"]')
+            note(f'  {target.name} = "{package}"')
 
 
 def check(folder: Folder = None, out: Out = None) -> None:
@@ -136,4 +140,4 @@ def read_mappings(folder: Path | None) -> Declarations:
         return pipeline.read(source)
     from nirmap_generator import outside
 
-    return outside.read(source, own)
+    return outside.read(source, source, own).declarations

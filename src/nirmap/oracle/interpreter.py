@@ -13,6 +13,7 @@ Threshold  ``x > threshold``
 Delay      the x of ``delay / dt`` steps ago, 0 before the first
 =========  ====================================================================================================
 
+A node that has ``equations`` with it is stepped by these (`nirmap.oracle.equations`).
 Where the metadata of a node, or of a graph around it, have ``reset: subtract``, a spike lowers v by
 ``v_threshold - v_reset``.
 With ``method="exponential"`` i and v are what the equations give after dt of a constant input
@@ -31,6 +32,7 @@ import nir
 import numpy as np
 
 from nirmap.oracle import spatial
+from nirmap.oracle.equations import compared, computed
 from nirmap.oracle.exponential import propagator
 from nirmap.oracle.feedback import delayed_edges
 from nirmap.oracle.inputs import float64, streams
@@ -53,7 +55,7 @@ class Trace:
         values: per node, nested graphs and the nodes in them included: its output, (T, B, *shape).
         states: per neuron: its state variables after each step ("v", and "i" where current based), (T, B, *shape).
         before_reset: per IF, LIF and CubaLIF the integrated potential before the reset, per Threshold its input: what
-            was compared with the threshold, (T, B, *shape).
+            was compared with the threshold, (T, B, *shape). Of a node with a spike condition ``a > b``, a - b.
         thresholds: what it was compared with, broadcast to *shape.
         delayed: the edges that carry the value of the previous step, as (source path, target path).
     """
@@ -161,7 +163,34 @@ class _Node:
             return spatial.average_pool(x, node.kernel_size, node.stride, node.padding)
         if isinstance(node, nir.Flatten):
             return spatial.flatten(x, int(node.start_dim), int(node.end_dim))
+        if getattr(node, "equations", None) is not None:
+            return self._by_equations(x)
         raise TypeError(f"node {self.path}: no equations for {type(node).__name__}")
+
+    def _by_equations(self, x: Array) -> Array:
+        """A step of a node that has its equations with it, each of which sees what was computed before it."""
+        given: Any = self.node
+        if self.method != "forward_euler":
+            raise ValueError(f"node {self.path}: no exact step is known here for its equations")
+        names = {name: self._elementwise(name, x) for name in given.defaults} | {"input": x}
+        for name, initial in given.equations.state.items():
+            names[name] = self.state.get(name, np.full_like(x, initial))
+        for name, text in given.equations.dynamics.items():
+            names[name] = names[name] + self.dt * computed(text, names)
+        if given.equations.spike:
+            left, right = compared(given.equations.spike, names)
+            # A threshold may move: what is compared is the distance to it.
+            distance = np.broadcast_to(left - right, x.shape)
+            names["spike"] = self._fire(distance, np.zeros(x.shape[1:]))
+            subtracts = self.node.metadata.get("reset", self.reset) == "subtract"
+            by = given.equations.reset_by_subtraction
+            resets: dict[str, str] = dict(given.equations.reset)
+            if subtracts:
+                resets.update(by)
+            for name, text in resets.items():
+                names[name] = np.where(names["spike"] > 0, computed(text, names), names[name])
+        self.state = {name: names[name] for name in given.equations.state}
+        return np.broadcast_to(computed(given.equations.output, names), x.shape).copy()
 
     def _elementwise(self, name: str, x: Array) -> Array:
         """A parameter that belongs to the elements of ``x`` (B, *shape): 0-d, or broadcast to *shape exactly."""

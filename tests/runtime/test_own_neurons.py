@@ -1,0 +1,192 @@
+"""A neuron from YAML alone: it is trained, written, and read back in another process.
+
+If these fail, a neuron that NIR does not have cannot be used without Python by hand, or its file cannot be read again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import ROOT, invoke
+
+NEURON = """
+primitives:
+  Rebound:
+    description: A leaky neuron that a slow copy of its potential drives away from where it was.
+    source: this test
+    shape: elementwise
+    input_unit: A
+    typical_input: [0, 3]
+    parameters:
+      tau: {kind: neuron, unit: s, domain: tau > 0, default: 0.01, description: membrane time constant}
+      tau_slow: {kind: neuron, unit: s, domain: tau_slow > 0, default: 0.02, description: time constant of the copy}
+      r: {kind: neuron, unit: ohm, default: 1, description: resistance}
+      strength: {kind: neuron, unit: "1", default: 0.4, description: how much the copy drives}
+      v_threshold: {kind: neuron, unit: V, default: 0.8, description: firing threshold}
+      v_reset: {kind: neuron, unit: V, default: 0, description: membrane potential after a spike}
+    state:
+      slow: {unit: V, description: slow copy of the membrane potential}
+      v: {unit: V, description: membrane potential}
+    dynamics:
+      slow: (v - slow) / tau_slow
+      v: (r * input - v + strength * (v - slow)) / tau
+    spike: v > v_threshold
+    reset:
+      v: v_reset
+    output: spike
+    output_unit: "1"
+"""
+
+TRAIN = """
+import sys
+import nir, numpy as np, torch
+import nirmap
+from own.neurons_of_mine import nodes
+
+DT = 1e-3
+torch.manual_seed(0)
+weight = np.random.default_rng(0).uniform(0.2, 1.0, (4, 3))
+graph = nir.NIRGraph(
+    {
+        "input": nir.Input({"input": np.array([3])}),
+        "layer": nir.Linear(weight),
+        "neuron": nodes.Rebound(tau=np.linspace(0.01, 0.02, 4)),
+        "output": nir.Output({"output": np.array([4])}),
+    },
+    [("input", "layer"), ("layer", "neuron"), ("neuron", "output")],
+)
+net = nirmap.from_nir(graph, dt=DT, dtype=torch.float64)
+xs = torch.tensor(np.random.default_rng(1).uniform(0, 2, (60, 8, 3)))
+target = torch.tensor([0.05, 0.1, 0.15, 0.2], dtype=torch.float64)
+optimiser = torch.optim.Adam([p for p in net.parameters() if p.requires_grad], lr=0.02)
+losses = []
+for _ in range(12):
+    spikes, _ = nirmap.run(net, xs)
+    loss = ((spikes.mean((0, 1)) - target) ** 2).sum()
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    losses.append(loss.item())
+assert losses[-1] < 0.7 * losses[0], losses
+written = nirmap.to_nir(net)
+assert not np.allclose(written.nodes["layer"].weight, weight)
+nirmap.write(sys.argv[1], written)
+spikes, _ = nirmap.run(net, xs)
+np.savez(sys.argv[2], xs=xs.numpy(), spikes=spikes.detach().numpy())
+assert 0.02 < spikes.mean() < 0.98
+"""
+
+READ = """
+import sys
+import numpy as np, torch
+import nirmap
+from nirmap.oracle.interpreter import simulate
+
+graph = nirmap.read(sys.argv[1])
+held = np.load(sys.argv[2])
+assert type(graph.nodes["neuron"]).__name__ == "Rebound"
+trace = simulate(graph, held["xs"], 1e-3)
+np.testing.assert_array_equal(trace.outputs["output"], held["spikes"])
+net = nirmap.from_nir(sys.argv[1], dt=1e-3, dtype=torch.float64)
+spikes, state = nirmap.run(net, torch.tensor(held["xs"]))
+np.testing.assert_array_equal(spikes.detach().numpy(), held["spikes"])
+for name in ("v", "slow"):
+    expected = trace.states[("neuron",)][name][-1]
+    np.testing.assert_allclose(state["neuron"][name].detach(), expected, rtol=1e-12, atol=1e-12)
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package ``own.neurons_of_mine``, generated and as if installed from there."""
+    folder = tmp_path_factory.mktemp("own")
+    mappings, source = folder / "mappings", folder / "src"
+    package = source / "own" / "neurons_of_mine"
+    mappings.mkdir()
+    package.mkdir(parents=True)
+    for path in (source / "own", package):
+        (path / "__init__.py").write_text("")
+    (mappings / "rebound.yaml").write_text(NEURON)
+    result = invoke("generate", mappings, "--out", package)
+    assert result.exit_code == 0, result.output
+    assert 'neurons_of_mine = "own.neurons_of_mine"' in result.output
+    metadata = source / "own-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[nirmap.neurons]\nmine = own.neurons_of_mine\n")
+    return source
+
+
+def run(program: str, source: Path | None, *arguments: Path) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own, with the package installed or not."""
+    paths = [ROOT / "src", ROOT / "generated", *([] if source is None else [source])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONWARNINGS": "ignore"}
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_neuron_from_yaml_is_trained_written_and_read_in_another_process(
+    source: Path, tmp_path: Path
+) -> None:
+    file, numbers = tmp_path / "trained.nir", tmp_path / "numbers.npz"
+    trained = run(TRAIN, source, file, numbers)
+    assert trained.returncode == 0, trained.stderr
+    read = run(READ, source, file, numbers)
+    assert read.returncode == 0, read.stderr
+
+
+def test_without_its_package_a_file_names_the_type_and_how_to_supply_it(source: Path, tmp_path: Path) -> None:
+    file, numbers = tmp_path / "trained.nir", tmp_path / "numbers.npz"
+    trained = run(TRAIN, source, file, numbers)
+    assert trained.returncode == 0, trained.stderr
+    read = run(READ, None, file, numbers)
+    assert read.returncode == 1
+    assert "node 'neuron': its type is 'Rebound'" in read.stderr
+    assert "install the package whose mappings declare it" in read.stderr
+
+
+def test_generated_files_are_checked(source: Path) -> None:
+    mappings, package = source.parent / "mappings", source / "own" / "neurons_of_mine"
+    assert invoke("check", mappings, "--out", package).exit_code == 0
+    held = (package / "nodes.py").read_text()
+    (package / "nodes.py").write_text(held.replace("0.4", "0.5"))
+    assert invoke("check", mappings, "--out", package).exit_code == 1
+    (package / "nodes.py").write_text(held)
+
+
+WRONG: dict[str, tuple[str, str, str]] = {
+    "units": ("r * input - v", "input - v", "'v' in V beside 'input' in A"),
+    "unknown name": ("tau_slow\n", "tau_slwo\n", "tau_slwo"),
+    "no default": ("default: 0.4, ", "", "no default"),
+    "no source": ("    source: this test\n", "", "no source"),
+    "no typical input": ("    typical_input: [0, 3]\n", "", "no typical_input"),
+    "a name of nir": ("Rebound:", "LIF:", "LIF"),
+    "a name that is taken": ("strength: {kind", "spike: {kind", "it is taken"),
+    "a state without equation": ("      slow: (v - slow) / tau_slow\n", "", "no equation"),
+    "a function that tensors lack": ("(v - slow) / tau_slow", "nearest(v - slow) / tau_slow", "nearest"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "found"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_with_a_neuron_is_told_with_its_place(
+    old: str, new: str, found: str, tmp_path: Path
+) -> None:
+    assert old in NEURON
+    mappings = tmp_path / "mappings"
+    mappings.mkdir()
+    (mappings / "rebound.yaml").write_text(NEURON.replace(old, new, 1))
+    result = invoke("generate", mappings, "--out", tmp_path / "package")
+    assert result.exit_code == 1
+    assert "mappings/rebound.yaml:" in result.output
+    assert found in result.output
+    assert not (tmp_path / "package").exists()
