@@ -56,7 +56,9 @@ def exp_difference(a: Any, b: Any) -> Any:
 def value(text: str, names: dict[str, Any]) -> Any:
     functions = {"exp": mpmath.exp, "sqrt": mpmath.sqrt, "exprel": exprel, "exp_difference": exp_difference}
     library = SimpleNamespace(exp=mpmath.exp, sqrt=mpmath.sqrt)
-    return eval(text, {"self": SimpleNamespace(**names), "np": library, **functions, **names})
+    return eval(
+        text, {"self": SimpleNamespace(**names), "np": library, "torch": library, **functions, **names}
+    )
 
 
 @pytest.mark.parametrize("dynamics", LINEAR, ids=lambda dynamics: "; ".join(dynamics.values()))

@@ -57,14 +57,14 @@ def test_every_changed_formula_of_an_equivalence_is_refused_with_numbers(
         names = free if name in free else primitive.declared
         others += [with_name_replaced(text, name, other) for other in names if other != name]
     for other in others:
-        problems = proven_equivalence(primitive, changed(CATALOGUE.document, located.place.path, other))
+        problems = proven_equivalence(primitive, changed(located.place.document, located.place.path, other))
         assert problems != [], other
         assert any(
             re.search(r"for \w+ = \d.* it is -?\d\S*, and not -?\d", problem.found)
             or "positive" in problem.found
             for problem in problems
         )
-        assert {problem.file for problem in problems} == {"mappings/nir.yaml"}
+        assert {problem.file for problem in problems} == {located.place.document.file}
 
 
 BROKEN = {

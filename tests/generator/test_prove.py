@@ -151,8 +151,12 @@ NEUTRAL: dict[str, tuple[Callable[[str], bool], str]] = {
             lambda text: text == "v_reset",
             "the row requires v_reset == v_leak",
         )
-        for node in ("LIF", "CubaLIF")
+        for node in ("LIF", "CubaLIF", "ALIF")
     },
+    "sinabs.ALIF[1].normal_form.shift": (
+        lambda text: text == "v_reset",
+        "the row requires v_reset == v_leak",
+    ),
     **{
         f"sinabs.{node}[1].read.v_reset": (lambda text: "name_of(module.reset_fn.variable)" in text, CLASS)
         for node in ("LIF", "CubaLIF")
@@ -162,6 +166,11 @@ NEUTRAL: dict[str, tuple[Callable[[str], bool], str]] = {
         for node in ("I", "LI", "CubaLI")
         for name in ("detach_reset", f"{SURROGATE}.spiking")
         if (node, name) != ("CubaLI", "detach_reset")
+    },
+    **{
+        f"sinabs.ALIF[{number}].build.{name}": (lambda text: True, "the decay is assigned after construction")
+        for number in (0, 1)
+        for name in ("tau_mem", "tau_adapt")
     },
     "spikingjelly.I[0].build.v_reset": (lambda text: True, NEVER_REACHED),
     "spikingjelly.LIF[0].build.v_reset": (
@@ -174,7 +183,7 @@ NEUTRAL: dict[str, tuple[Callable[[str], bool], str]] = {
         f"spikingjelly.{row}.build.{SURROGATE}.alpha": (lambda text: True, IGNORED)
         for row in (
             *("Threshold[0]", "I[0]", "IF[0]", "LI[0]", "LIF[0]", "LIF[3]", "CubaLI[0]", "CubaLIF[0]"),
-            *("IF[2]", "LIF[4]", "CubaLIF[1]"),
+            *("IF[2]", "LIF[4]", "CubaLIF[1]", "QIF[0]", "EIF[0]", "AdQIF[0]"),
         )
     },
     "spikingjelly.CubaLIF[1].normal_form.shift": (
@@ -280,7 +289,8 @@ UNMET = (
     r"module\.(?:beta|alpha|c_decay|v_decay) < 1",
     r"module\.(?:start|end)_dim != 0",
     r"module\.bias is not None",
-    r"\(module\.alpha_(?:mem|syn) if .*\) (?:< 1|!= 0|is not None)",
+    r"\(module\.alpha_(?:mem|syn|adapt) if .*\) (?:< 1|> 0|!= 0|is not None)",
+    r"module\.adapt_scale != 0",
     r"exp\(-dt / module\.tau(?:_mem)?\) [<>] [01]",
     # Time constants that are declared under ignores, for only the condition looks at them, are not drawn.
     r"exp\(-dt / module\.tau(?:_mem)?\) == [01]",

@@ -66,12 +66,20 @@ def terms(located: Located, whole: bool) -> list[ast.expr]:
     tree = located.expression.tree
     found: list[ast.expr] = [tree.body] if whole else []
     for node in ast.walk(tree):
+        if _is_sign(node):
+            continue
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             sides = [node.left, node.right]
             found += [side for side in sides if side is node.right or not _is_sum(side)]
         elif isinstance(node, ast.Compare):
             found += [node.left, *node.comparators]
     return found
+
+
+def _is_sign(node: ast.AST) -> bool:
+    """Whether it is a comparison with zero, which holds or does not in all units."""
+    sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+    return any(isinstance(side, ast.Constant) and side.value == 0 for side in sides)
 
 
 def _is_sum(node: ast.expr) -> bool:
