@@ -14,13 +14,9 @@ from nirmap_generator.vocabulary import FUNCTIONS
 _IMPORTED = frozenset({"ClassVar", "Equations", "ExtensionNode", "Mapping", "Neuron", "State"})
 _CLASS_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
 # Names of what the generated functions take, import or compute beside the quantities of the neuron.
-_LOCAL = frozenset(
-    {"after", "exp_difference", "exprel", "input", "self", "state", "super"}
-    | {"input_type", "output_type", "metadata"}
-)
+_LOCAL = "after exp_difference exprel input input_type metadata output_type self state super"
 # Attributes of the generated classes, those that they inherit from torch.nn.Module and nir.NIRNode included.
-_ATTRIBUTES = frozenset(
-    """
+_ATTRIBUTES = """
     T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda defaults domains double
     dt dump_patches equations eval extra_repr fixed_names float forward from_dict get_buffer get_extra_state
     get_parameter get_submodule half ipu load_state_dict method modules mtia named_buffers named_children named_modules
@@ -29,9 +25,8 @@ _ATTRIBUTES = frozenset(
     register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
     register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ reset set_extra_state set_submodule
     share_memory spike state_dict surrogate to to_dict to_empty train train_parameters training type xpu zero_grad
-    """.split()
-)
-TAKEN = RESERVED | _LOCAL | _ATTRIBUTES
+"""
+TAKEN = RESERVED | frozenset(_LOCAL.split()) | frozenset(_ATTRIBUTES.split())
 
 
 def name_problem(name: str) -> str:
@@ -123,7 +118,7 @@ def _check_name(name: str, place: Place, problems: Problems) -> None:
 
 
 def _check_functions(primitive: Primitive, problems: Problems) -> None:
-    """Equations call only what tensors have; what NIR's own nodes give may be a formula for which a module is written."""
+    """Equations call only what tensors have; the output of NIR's own nodes may call more."""
     equations: list[Located] = [*primitive.dynamics.values(), *primitive.reset.values()]
     equations += primitive.reset_by_subtraction.values()
     others = (primitive.spike, primitive.output if primitive.is_extension else None)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from nirmap_generator import pipeline
 from nirmap_generator.check import check_framework
-from nirmap_generator.check_files import check_files, is_shared
 from nirmap_generator.check_extensions import check_extensions
+from nirmap_generator.check_files import check_files, is_shared
 from nirmap_generator.extensions import BUILT_IN, extensions, reference_rows
 from nirmap_generator.formatting import formatted
 from nirmap_generator.graphs import check_graphs
