@@ -21,11 +21,11 @@ def network() -> nir.NIRGraph:
     weight = generator.normal(0.01, 0.02, (HIDDEN, INPUTS))
     return nir.NIRGraph(
         nodes={
-            "input": nir.Input(np.array([INPUTS])),
+            "input": nir.Input({"input": np.array([INPUTS])}),
             "fc1": nir.Affine(weight, np.zeros(HIDDEN)),
             "neurons": MihalasNiebur(tau=np.full(HIDDEN, 0.01)),
             "fc2": nir.Affine(generator.normal(0, 0.5, (2, HIDDEN)), np.zeros(2)),
-            "output": nir.Output(np.array([2])),
+            "output": nir.Output({"output": np.array([2])}),
         },
         edges=[("input", "fc1"), ("fc1", "neurons"), ("neurons", "fc2"), ("fc2", "output")],
     )

@@ -369,7 +369,7 @@ def test_what_is_wrong_with_a_neuron_is_told_with_its_place(
 ) -> None:
     """Where, what was found, and what was expected or what to do; by one line for one slip."""
     # nirmap's own mappings are the same for all of them.
-    monkeypatch.setattr(outside.pipeline, "read", nirmap_mappings)
+    monkeypatch.setattr(pipeline, "read", nirmap_mappings)
     assert old in NEURON
     folder = tmp_path / "my_neurons"
     folder.mkdir()

@@ -25,7 +25,9 @@ class MihalasNiebur(ExtensionNode):
 
     ``d/dt theta = a * v - b * (theta - theta_rest)``
 
-    A spike where ``v > theta``, and then ``v = v_reset``, and then ``theta = where(theta > theta_reset, theta, theta_reset)``.
+    A spike where ``v > theta``,
+    and then ``v = v_reset``,
+    and then ``theta = where(theta > theta_reset, theta, theta_reset)``.
 
     Source: Mihalas and Niebur, Neural Computation 21, 2009, p. 704; without spike-induced currents.
 
