@@ -47,7 +47,7 @@ MethodOption = Annotated[
     SteppedBy,
     typer.Option(
         "--method",
-        help="How equations become steps: exponential is exact between spikes, for an input that is held during a step; "
+        help="How equations become steps: exponential is exact between spikes, for an input held during a step; "
         "the framework torch has it.",
     ),
 ]
