@@ -217,11 +217,11 @@ def test_a_framework_that_cannot_is_listed_with_its_reason_and_what_helps(folder
 
 
 def test_exact_steps_are_held_against_exact_steps_and_refused_by_the_others(folder: Path) -> None:
-    constant = ("-i", "constant:0.1", "--steps", "300", "-f", "torch,snntorch", "--format", "json")
+    constant = ("-i", "constant:0.02", "--steps", "300", "-f", "torch,snntorch", "--format", "json")
     result = compare(folder, *constant, "--method", "exponential")
     report = json.loads(result.stdout)
-    trace = simulate(network(), np.full((300, 1, 2), 0.1, np.float32), DT, method="exponential")
-    by_euler = simulate(network(), np.full((300, 1, 2), 0.1, np.float32), DT)
+    trace = simulate(network(), np.full((300, 1, 2), 0.02, np.float32), DT, method="exponential")
+    by_euler = simulate(network(), np.full((300, 1, 2), 0.02, np.float32), DT)
     exact = sum(trace.spike_counts().values())
     assert exact != sum(by_euler.spike_counts().values())
     assert (report["reference"]["spikes"], report["frameworks"][0]["spikes"]) == (exact, exact)
