@@ -209,9 +209,9 @@ WRONG: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "a bound that is not 0": (
         "domain: tau > 0",
-        "domain: tau < 0",
+        "domain: tau < 1",
         "parameters.tau.domain",
-        "'tau < 0'",
+        "'tau < 1'",
         "leave domain out",
     ),
     "a domain of two": (
