@@ -29,6 +29,14 @@ PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 # What a copy of the project needs to run, beside its mappings.
 COPIED = ("src", "generator", "generated")
+# Where packages are installed in it.
+INSTALLED = "installed"
+# How commands that are no Python of the page are run. Nothing is downloaded: hatchling is in the test environment.
+PROGRAMS = {
+    "nirmap": ("-c", "from nirmap.cli import main; main()"),
+    "pip": ("-m", "pip", "--quiet", "--disable-pip-version-check"),
+}
+OFFLINE = ("--no-index", "--no-build-isolation", "--target", INSTALLED)
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 
 
@@ -99,13 +107,24 @@ def test_python_runs_from_top_to_bottom(page: str, tmp_path: Path, monkeypatch: 
 
 def run_there(folder: Path, *arguments: str) -> str:
     """What Python prints in a folder with a copy of the project."""
-    paths = os.pathsep.join(str(folder / name) for name in (*COPIED, "my_package/src"))
+    paths = os.pathsep.join(str(folder / name) for name in (*COPIED, INSTALLED))
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def type_there(folder: Path, command: str) -> None:
+    """A line of a console, typed in that folder."""
+    program, *words = shlex.split(command)
+    if program == "mkdir":
+        assert words[0] == "-p", command
+        (folder / words[1]).mkdir(parents=True)
+    else:
+        offline = OFFLINE if program == "pip" else ()
+        run_there(folder, *PROGRAMS[program], *words, *offline)
 
 
 def test_the_tutorial_works_from_top_to_bottom(tmp_path: Path) -> None:
@@ -120,12 +139,7 @@ def test_the_tutorial_works_from_top_to_bottom(tmp_path: Path) -> None:
         for block in run:
             if language == "console":
                 for command in typed_in(block):
-                    words = shlex.split(command)
-                    if words[0] == "mkdir":
-                        (tmp_path / words[-1]).mkdir(parents=True)
-                    else:
-                        assert words[0] == "nirmap", command
-                        run_there(tmp_path, "-c", "from nirmap.cli import main; main()", *words[1:])
+                    type_there(tmp_path, command)
             elif language in ("yaml", "toml"):
                 # Its first line names the file.
                 (tmp_path / block.text.splitlines()[0].removeprefix("# ")).write_text(block.text)

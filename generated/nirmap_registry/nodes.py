@@ -30,7 +30,9 @@ class AdLIF(ExtensionNode):
 
     ``d/dt w = (a * (v - v_leak) - w) / tau_w``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, and then ``w = w + b``.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``,
+    and then ``w = w + b``.
 
     Source: Gerstner et al., Neuronal Dynamics, 2014, section 6.1, without the exponential term.
 
@@ -86,7 +88,9 @@ class ALIF(ExtensionNode):
 
     ``d/dt b = -b / tau_b``
 
-    A spike where ``v > v_threshold + b``, and then ``v = v_reset``, and then ``b = b + beta``.
+    A spike where ``v > v_threshold + b``,
+    and then ``v = v_reset``,
+    and then ``b = b + beta``.
 
     Source: Bellec et al., Long short-term memory in networks of spiking neurons, NeurIPS 2018.
 
@@ -137,7 +141,8 @@ class EIF(ExtensionNode):
 
     ``d/dt v = (v_leak - v + delta_t * exp((v - v_rheobase) / delta_t) + r * input) / tau``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``.
 
     Source: Fourcaud-Trocme et al., J. Neuroscience 23, 2003, equations 1 to 3 and their values.
 
@@ -190,7 +195,9 @@ class AdEx(ExtensionNode):
 
     ``d/dt w = (a * (v - v_leak) - w) / tau_w``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, and then ``w = w + b``.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``,
+    and then ``w = w + b``.
 
     Source: Brette and Gerstner, J. Neurophysiol. 94, 2005, divided by the leak conductance.
 
@@ -253,7 +260,8 @@ class QIF(ExtensionNode):
 
     ``d/dt v = (k * (v - v_rest) * (v - v_c) + r * input) / tau``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``.
 
     Source: Gerstner et al., Neuronal Dynamics, 2014, section 5.3; values of Latham et al., 2000.
 
@@ -306,7 +314,9 @@ class AdQIF(ExtensionNode):
 
     ``d/dt w = (a * (v - v_rest) - w) / tau_w``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, and then ``w = w + b``.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``,
+    and then ``w = w + b``.
 
     Source: Izhikevich, Dynamical Systems in Neuroscience, 2007, section 8.2; regular spiking.
 
@@ -371,7 +381,9 @@ class Izhikevich(ExtensionNode):
 
     ``d/dt u = (b * v - u) / tau_u``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, and then ``u = u + d``.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``,
+    and then ``u = u + d``.
 
     Source: Izhikevich, IEEE Trans. Neural Networks 14, 2003, p. 1569; regular spiking.
 
@@ -433,7 +445,9 @@ class RefractoryLIF(ExtensionNode):
 
     ``d/dt rest = where(rest > 0, -ones_like(rest), zeros_like(rest))``
 
-    A spike where ``v > v_threshold``, and then ``v = v_reset``, and then ``rest = t_refractory``.
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``,
+    and then ``rest = t_refractory``.
 
     Source: Gerstner et al., Neuronal Dynamics, 2014, section 1.3.3.
 
@@ -486,7 +500,9 @@ class ResonateAndFire(ExtensionNode):
 
     ``d/dt v = omega * u - v / tau``
 
-    A spike where ``v > v_threshold``, and then ``u = u_reset``, and then ``v = v_reset``.
+    A spike where ``v > v_threshold``,
+    and then ``u = u_reset``,
+    and then ``v = v_reset``.
 
     Source: Izhikevich, Neural Networks 14, 2001, p. 883; a spike resets to rest.
 

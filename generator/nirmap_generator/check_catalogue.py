@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 
-from nirmap_generator.check import check_names, expect_keys
+from nirmap_generator.check import check_names, did_you_mean, expect_keys
+from nirmap_generator.evaluate import evaluate
 from nirmap_generator.expressions import unknown_names
-from nirmap_generator.model import Catalogue, Place, Primitive
+from nirmap_generator.model import Catalogue, Located, Parameter, Place, Primitive
 from nirmap_generator.problems import Problems
 
 # Fields of nir's node classes that are not parameters.
@@ -27,14 +29,48 @@ def _check_equations(primitive: Primitive, problems: Problems) -> None:
     for name, located in [*primitive.dynamics.items(), *resets]:
         check_names(located, known, problems)
         if name not in primitive.state:
-            problems.add(located.place.problem(f"equation for {name!r}", "a state variable of the primitive"))
+            found, expected = f"equation for {name!r}", "one for a state variable of the primitive"
+            do = did_you_mean(name, primitive.state) or f"declare {name} under state, or remove the equation"
+            problems.add(located.place.problem(found, expected, do))
     for parameter in primitive.parameters.values():
         if parameter.domain is not None:
-            check_names(parameter.domain, {parameter.name}, problems)
+            _check_domain(parameter, parameter.domain, problems)
     if primitive.spike is not None:
         check_names(primitive.spike, known, problems)
+        if not _compares(primitive.spike, ast.Gt):
+            do = "a spike is looked for where the left side is above the right one"
+            problems.add(
+                primitive.spike.place.problem(
+                    f"{primitive.spike.expression.text!r}", "one comparison, as in 'v > v_threshold'", do
+                )
+            )
     if primitive.output is not None:
-        check_names(primitive.output, {*known, *({"spike"} if primitive.spike else ())}, problems)
+        check_names(primitive.output, {*known, "spike"}, problems)
+        if primitive.spike is None and "spike" in primitive.output.expression.names:
+            do = "add one, such as spike: v > v_threshold, or give another output"
+            problems.add(primitive.output.place.problem("'spike'", "a condition under spike", do))
+
+
+def _compares(located: Located, *operators: type[ast.cmpop]) -> bool:
+    """Whether an expression is one comparison by one of the operators."""
+    body = located.expression.tree.body
+    return isinstance(body, ast.Compare) and len(body.ops) == 1 and isinstance(body.ops[0], operators)
+
+
+def _check_domain(parameter: Parameter, domain: Located, problems: Problems) -> None:
+    """A domain bounds its parameter by 0 from below, which is what nodes check; the default lies in it."""
+    name, body = parameter.name, domain.expression.tree.body
+    check_names(domain, {name}, problems)
+    if unknown_names(domain.expression, {name}):
+        return
+    sides = [body.left, *body.comparators] if isinstance(body, ast.Compare) else []
+    if not _compares(domain, ast.Gt, ast.GtE) or [ast.unparse(side) for side in sides] != [name, "0"]:
+        do = "leave domain out where every number is legal"
+        found, expected = f"{domain.expression.text!r}", f"'{name} > 0' or '{name} >= 0'"
+        problems.add(domain.place.problem(found, expected, do))
+    elif parameter.default is not None and not evaluate(domain.expression, {name: parameter.default}):
+        found, expected = f"a default of {parameter.default:g}", f"one with {domain.expression.text}"
+        problems.add(domain.place.problem(found, expected, "correct the default, or the domain"))
 
 
 def _check_equivalence(primitive: Primitive, problems: Problems) -> None:
@@ -72,14 +108,16 @@ def check_against_nir(catalogue: Catalogue, problems: Problems) -> None:
     import nir
 
     root = Place(catalogue.document, ())
-    classes = {
+    nodes = {
         name: value
         for name, value in vars(nir).items()
-        if isinstance(value, type) and issubclass(value, nir.NIRNode) and value is not nir.NIRNode
+        if isinstance(value, type) and issubclass(value, nir.NIRNode)
     }
+    classes = {name: value for name, value in nodes.items() if value is not nir.NIRNode}
     own = {name: primitive for name, primitive in catalogue.primitives.items() if not primitive.is_extension}
-    for name in sorted((catalogue.primitives.keys() - own.keys()) & classes.keys()):
-        problems.add(catalogue.primitives[name].place.problem(f"{name}", "a name that nir does not have"))
+    for name in sorted((catalogue.primitives.keys() - own.keys()) & nodes.keys()):
+        place = catalogue.primitives[name].place
+        problems.add(place.problem(f"{name}", "a name that nir does not have", "rename the neuron"))
     declared = {*own, *catalogue.structure}
     for name in sorted(set(classes) - declared):
         problems.add(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nirmap_generator.extensions import name_problem
+from nirmap_generator.check_extensions import name_problem
 from nirmap_generator.render import TEMPLATES
 
 _TEMPLATE = "neuron.yaml.jinja"

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from nirmap_generator import pipeline
 from nirmap_generator.check import check_framework
+from nirmap_generator.check_extensions import check_extensions
 from nirmap_generator.check_files import check_files, is_shared
-from nirmap_generator.extensions import BUILT_IN, check_extensions, extensions, reference_rows
+from nirmap_generator.extensions import BUILT_IN, extensions, reference_rows
 from nirmap_generator.formatting import formatted
 from nirmap_generator.graphs import check_graphs
 from nirmap_generator.load import Document, load
@@ -179,6 +180,11 @@ def _load(folder: Path, base: Path, problems: Problems) -> list[Document]:
             document = load(path, shown_as=f"{folder.name}/{path.name}")
         except DeclarationError as error:
             problems.extend(error.problems)
+            continue
+        if not {"primitives", "framework"} & document.data.keys():
+            found = "neither primitives nor framework"
+            do = "begin a file for neurons with primitives:, and one for a framework with framework: and its name"
+            problems.add(Place(document, ()).problem(found, "one of these keys", do))
             continue
         kind = "catalogue" if _declares_neurons(document) else "framework"
         validate(document, schemas[kind], problems=problems)

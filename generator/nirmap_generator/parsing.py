@@ -90,7 +90,8 @@ class Parser:
                 before = len(self.problems)
                 if name in primitives:
                     first = primitives[name].place.document.file
-                    self.problems.add(place.problem(f"a second {name}", "another name", f"{first} has one"))
+                    do = f"rename it: {first} has one"
+                    self.problems.add(place.problem(f"a second {name}", "another name", do))
                     continue
                 primitives[name] = replace(
                     self.primitive(name, data, place), is_extension=file is not document

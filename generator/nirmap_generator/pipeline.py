@@ -12,8 +12,9 @@ from pathlib import Path
 
 from nirmap_generator.check import check_framework
 from nirmap_generator.check_catalogue import check_against_nir, check_catalogue
+from nirmap_generator.check_extensions import check_extensions
 from nirmap_generator.check_files import check_files, check_functions, is_shared
-from nirmap_generator.extensions import BUILT_IN, check_extensions, with_reference_rows
+from nirmap_generator.extensions import BUILT_IN, with_reference_rows
 from nirmap_generator.formatting import formatted
 from nirmap_generator.graphs import check_graphs
 from nirmap_generator.load import Document, load

@@ -95,6 +95,8 @@ def _refuse_character(text: str, position: int) -> NoReturn:
         )
     if character == "=":
         expected = "'==' for a comparison"
+    if character == "^":
+        expected = "'**' for a power"
     raise ExpressionError(position, f"the character {character!a}", expected)
 
 

@@ -115,13 +115,10 @@ def _without_unit(primitive: Primitive) -> Iterator[Problem]:
 
 
 def check_primitive(primitive: Primitive, problems: Problems) -> None:
-    """The units of a primitive's equations, of the domains of its parameters, and of its equivalence."""
+    """The units of a primitive's equations, and of its equivalence."""
     values = {name: _declared(entry.unit) for name, entry in primitive.parameters.items()}
     state = {name: _declared(entry.unit) for name, entry in primitive.state.items()}
     scope = {**values, **state, "input": _declared(primitive.input_unit), "spike": NUMBER}
-    for parameter in primitive.parameters.values():
-        if parameter.domain is not None:
-            _check(parameter.domain, scope, None, "", problems)
     for name, located in primitive.dynamics.items():
         variable = state.get(name)
         rate = _ANY if variable is None else variable / SECOND

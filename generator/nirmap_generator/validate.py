@@ -182,6 +182,11 @@ def _expected(error: ValidationError) -> str:
         return "a list without repetitions"
     if keyword == "oneOf" and not error.context:
         return "exactly one of: " + ", ".join(_sketch(schema) for schema in value)
+    if keyword == "pattern" and "examples" in _mapping(error.schema):
+        *others, last = map(_shown, _mapping(error.schema)["examples"])
+        return (
+            "a string such as " + ", ".join(others) + f" or {last}" if others else f"a string such as {last}"
+        )
     if keyword == "pattern":
         # The end of the text, spelt so that Python allows no line end before it, is shown as people know it.
         return "a string that matches " + str(value).replace(r"(?![\s\S])", "$")

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from nirmap.comparison import OUTPUT, Comparison, Difference, NodeResult, Reference, Result
+from nirmap.discretisation import Method, check_method
 from nirmap.errors import DelayWarning, NirmapError
 from nirmap.files import read_graph
 from nirmap.given import NodeMap
@@ -47,12 +48,13 @@ def compare(
     fallback: Literal["torch"] | None = None,
     reset: Reset | None = None,
     override_dt: bool = False,
+    method: Method = "forward_euler",
     tolerance: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> Comparison:
     r"""Runs a graph in several frameworks and in the reference, and says where they first differ.
 
-    The reference computes the graph's equations in float64, by forward Euler. Spikes are compared exactly; any other
+    The reference computes the graph's equations in float64, by ``method``. Spikes are compared exactly; any other
     value may be off by ``tolerance`` times the largest magnitude of its variable in the reference. A framework that
     cannot run the graph becomes a result with its error, and the others go on.
 
@@ -69,6 +71,7 @@ def compare(
         fallback: as in :func:`nirmap.from_nir`, for all frameworks.
         reset: as in :func:`nirmap.from_nir`, for all frameworks and the reference.
         override_dt: as in :func:`nirmap.from_nir`.
+        method: as in :func:`nirmap.from_nir`, for all frameworks and the reference.
         tolerance: see above.
         progress: called after each step with what runs (``reference``, then each framework), the steps done and their
             total.
@@ -94,8 +97,9 @@ def compare(
     steps = len(next(iter(streams.values())))
     report: Progress = progress or (lambda name, done, total: None)
     report(REFERENCE, 0, steps)
-    reference = simulate_reference(graph, streams, step)
+    reference = simulate_reference(graph, streams, step, check_method(method, "method"))
     options: dict[str, Any] = {"dt": step, "override_dt": True, "dtype": dtype, "node_map": node_map}
+    options["method"] = method
     options |= {} if fallback is None else {"fallback": fallback}
     results: list[Result] = []
     for name, source in wanted.items():
@@ -177,13 +181,16 @@ def _stream(values: Any, shape: tuple[int, ...] | None, name: str) -> Array:
     return np.array(array)
 
 
-def simulate_reference(graph: nir.NIRGraph, streams: Mapping[str, Array], dt: float) -> Reference:
+def simulate_reference(
+    graph: nir.NIRGraph, streams: Mapping[str, Array], dt: float, method: Method = "forward_euler"
+) -> Reference:
     r"""The graph's equations in float64.
 
     Args:
         graph: the graph.
         streams: by Input node, an array (T, B, \*shape).
         dt: time step in s.
+        method: how the equations become steps.
 
     Raises:
         NirmapError: the reference cannot run the graph.
@@ -191,11 +198,11 @@ def simulate_reference(graph: nir.NIRGraph, streams: Mapping[str, Array], dt: fl
     from nirmap.oracle.interpreter import simulate
 
     try:
-        trace = simulate(graph, streams, dt)
+        trace = simulate(graph, streams, dt, method=method)
     except (TypeError, ValueError) as error:
-        raise NirmapError(
-            REFERENCE, str(error), "a graph that the equations of NIR can be stepped for"
-        ) from error
+        do = "" if method == "forward_euler" else "compare with method='forward_euler'"
+        expected = "a graph that the equations of NIR can be stepped for"
+        raise NirmapError(REFERENCE, str(error), expected, do) from error
     order = tuple(_in_order(list(trace.values)))
     traces = Traces(trace.values, trace.states)
     return Reference(traces, order, trace.before_reset, trace.thresholds, trace.delayed)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from declaring import copied, edited, problems_of
-from nirmap_generator.extensions import name_problem
+from nirmap_generator.check_extensions import name_problem
 from nirmap_generator.new import neuron_text
 
 

@@ -331,8 +331,8 @@ def test_the_editor_knows_the_units_that_the_generator_reads() -> None:
             "domain: tau > 0",
             "domain: tau > 1",
             "primitives.LI.parameters.tau.domain",
-            "'1' in 1 beside 'tau' in s",
-            "one unit on both sides of a comparison",
+            "'tau > 1'",
+            "'tau > 0' or 'tau >= 0'",
         ),
     ],
 )

@@ -82,6 +82,9 @@ def test_help_has_examples_that_the_command_accepts(name: str) -> None:
         (2, ["convert", "small.nir", "--sample", "3"]),
         (2, ["convert", "no.such.package:make", "new.nir"]),
         (2, ["convert", "torch.nn:Identity"]),
+        (2, ["convert", "torch.nn:Identity", "new.nir", "--method", "exponential"]),
+        (2, ["convert", "small.nir", "--method", "euler"]),
+        (1, ["convert", "small.nir", "--method", "exponential", "--framework", "snntorch"]),
         (2, ["convert", "torch.nn:Identity", "no/such/folder/new.nir"]),
         (2, ["convert", "torch.nn:Identity", "new.nir", "--sample", "3,x"]),
         (2, ["convert", "torch.nn:Absent", "new.nir"]),
@@ -171,6 +174,15 @@ def test_convert_shows_the_module_of_every_node_and_its_parameters(folder: Path)
     assert command
     net = eval(command[1], {"nirmap": nirmap})
     assert net.meta["nirmap"].framework == "norse"
+
+
+def test_convert_builds_exact_steps_and_says_how_in_python(folder: Path) -> None:
+    result = invoke("convert", folder / "small.nir", "--method", "exponential", columns=200)
+    assert result.exit_code == 0, result.output
+    assert "'torch', method='exponential')" in result.stderr
+    refused = invoke("convert", folder / "small.nir", "--method", "exponential", "-f", "norse", columns=200)
+    assert "expected: 'forward_euler', by which norse integrates" in refused.stderr
+    assert "do: use --framework torch, or --method forward_euler" in refused.stderr
 
 
 def test_a_warning_is_one_line(folder: Path) -> None:

@@ -216,6 +216,21 @@ def test_a_framework_that_cannot_is_listed_with_its_reason_and_what_helps(folder
     assert "snntorch: the built-in module took the place of its own for lif" in helped.stdout
 
 
+def test_exact_steps_are_held_against_exact_steps_and_refused_by_the_others(folder: Path) -> None:
+    constant = ("-i", "constant:0.02", "--steps", "300", "-f", "torch,snntorch", "--format", "json")
+    result = compare(folder, *constant, "--method", "exponential")
+    report = json.loads(result.stdout)
+    trace = simulate(network(), np.full((300, 1, 2), 0.02, np.float32), DT, method="exponential")
+    by_euler = simulate(network(), np.full((300, 1, 2), 0.02, np.float32), DT)
+    exact = sum(trace.spike_counts().values())
+    assert exact != sum(by_euler.spike_counts().values())
+    assert (report["reference"]["spikes"], report["frameworks"][0]["spikes"]) == (exact, exact)
+    assert report["frameworks"][0]["equal"]
+    assert report["frameworks"][1]["error"]["where"] == "node 'lif'"
+    assert result.exit_code == 1
+    assert "do: use --framework torch, or --method forward_euler" in result.stderr
+
+
 def test_all_frameworks_are_taken_if_none_is_named(folder: Path) -> None:
     report = json.loads(compare(folder, "--steps", "5", "--format", "json").stdout)
     assert [entry["framework"] for entry in report["frameworks"]] == sorted(nirmap.registry.frameworks())

@@ -5,14 +5,22 @@ If these fail, a neuron that NIR does not have cannot be used without Python by 
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from commands import ROOT, invoke
+from nirmap.extension import ExtensionNode
+from nirmap.neuron import Neuron
+from nirmap_generator import outside, pipeline
+from nirmap_generator.check_extensions import TAKEN
+from nirmap_generator.pipeline import Declarations
+from nirmap_generator.problems import DeclarationError
 
 NEURON = """
 primitives:
@@ -164,29 +172,230 @@ def test_generated_files_are_checked(source: Path) -> None:
     (package / "nodes.py").write_text(held)
 
 
-WRONG: dict[str, tuple[str, str, str]] = {
-    "units": ("r * input - v", "input - v", "'v' in V beside 'input' in A"),
-    "unknown name": ("tau_slow\n", "tau_slwo\n", "tau_slwo"),
-    "no default": ("default: 0.4, ", "", "no default"),
-    "no source": ("    source: this test\n", "", "no source"),
-    "no typical input": ("    typical_input: [0, 3]\n", "", "no typical_input"),
-    "a name of nir": ("Rebound:", "LIF:", "LIF"),
-    "a name that is taken": ("strength: {kind", "spike: {kind", "it is taken"),
-    "a state without equation": ("      slow: (v - slow) / tau_slow\n", "", "no equation"),
-    "a function that tensors lack": ("(v - slow) / tau_slow", "nearest(v - slow) / tau_slow", "nearest"),
+nirmap_mappings: Callable[[Path], Declarations] = functools.cache(pipeline.read)
+
+# A newcomer's slips: what is written in place of what, at which key, what is found there, and what the message says
+# beside it: what was expected, or what to do.
+WRONG: dict[str, tuple[str, str, str, str, str]] = {
+    "no unit of ours": (
+        "unit: ohm",
+        "unit: Mohm",
+        "parameters.r.unit",
+        "'Mohm'",
+        "product of powers of V, A, s and ohm",
+    ),
+    "units that do not fit": (
+        "r * input - v",
+        "input - v",
+        "dynamics.v",
+        "'v' in V beside 'input' in A",
+        "correct the",
+    ),
+    "a unit without quotes": ('output_unit: "1"', "output_unit: 1", "output_unit", "1", '"1" (in quotes)'),
+    "unknown name": (
+        "tau_slow\n",
+        "tau_slwo\n",
+        "dynamics.slow",
+        "unknown name 'tau_slwo'",
+        "did you mean 'tau_slow'?",
+    ),
+    "no default": ("default: 0.4, ", "", "parameters.strength", "no default", "give the one of the source"),
+    "an illegal default": (
+        "default: 0.01",
+        "default: -0.01",
+        "parameters.tau.domain",
+        "-0.01",
+        "correct the default",
+    ),
+    "a bound that is not 0": (
+        "domain: tau > 0",
+        "domain: tau < 1",
+        "parameters.tau.domain",
+        "'tau < 1'",
+        "leave domain out",
+    ),
+    "a domain of two": (
+        "domain: tau > 0",
+        "domain: tau > tau_slow",
+        "tau.domain",
+        "unknown name",
+        "one of tau",
+    ),
+    "no source": ("    source: this test\n", "", "primitives.Rebound", "no source", "a paper, a book"),
+    "no typical input": (
+        "    typical_input: [0, 3]\n",
+        "",
+        "primitives.Rebound",
+        "no typical_input",
+        "[0, 2]",
+    ),
+    "an empty range": (
+        "typical_input: [0, 3]",
+        "typical_input: [3, 0]",
+        "typical_input",
+        "[3, 0]",
+        "the lowest and",
+    ),
+    "a name of nir": ("Rebound:", "LIF:", "primitives.LIF", "a second LIF", "rename it"),
+    "the base of nir": ("Rebound:", "NIRNode:", "primitives.NIRNode", "NIRNode", "rename the neuron"),
+    "a name of nirmap": (
+        "Rebound:",
+        "AdLIF:",
+        "primitives.AdLIF",
+        "a second AdLIF",
+        "extensions/adaptive.yaml",
+    ),
+    "no identifier": (
+        "Rebound:",
+        "My Neuron:",
+        "primitives['My Neuron']",
+        "the key 'My Neuron'",
+        "such as 'AdLIF'",
+    ),
+    "a class in small letters": (
+        "Rebound:",
+        "rebound:",
+        "primitives.rebound",
+        "the name 'rebound'",
+        "capital letter",
+    ),
+    "a class named by a keyword": (
+        "Rebound:",
+        "None:",
+        "primitives.None",
+        "the name 'None'",
+        "a word of Python's",
+    ),
+    "a keyword": (
+        "tau: {kind",
+        "lambda: {kind",
+        "parameters.lambda",
+        "the name 'lambda'",
+        "a word of Python's",
+    ),
+    "a parameter called input": (
+        "strength: {kind",
+        "input: {kind",
+        "parameters.input",
+        "the name 'input'",
+        "rename it",
+    ),
+    "a parameter called half": (
+        "strength: {kind",
+        "half: {kind",
+        "parameters.half",
+        "the name 'half'",
+        "rename it",
+    ),
+    "one name for two": (
+        "strength: {kind",
+        "slow: {kind",
+        "state.slow",
+        "beside a parameter 'slow'",
+        "rename one of them",
+    ),
+    "a state without equation": (
+        "      slow: (v - slow) / tau_slow\n",
+        "",
+        "state.slow",
+        "no equation",
+        "slow: 0",
+    ),
+    "an equation of a state that is none": (
+        "      v: v_reset",
+        "      u: v_reset",
+        "reset.u",
+        "equation for 'u'",
+        "declare u",
+    ),
+    "a function that tensors lack": (
+        "(v - slow) / tau_slow",
+        "nearest(strength) * (v - slow) / tau_slow",
+        "dynamics.slow",
+        "nearest()",
+        "exp",
+    ),
+    "a power as in other languages": (
+        "(v - slow)",
+        "(v - slow)^2",
+        "dynamics.slow",
+        "the character '^'",
+        "'**' for a power",
+    ),
+    "no comparison": ("v > v_threshold", "v", "spike", "'v'", "as in 'v > v_threshold'"),
+    "at the threshold": (
+        "v > v_threshold",
+        "v >= v_threshold",
+        "spike",
+        "'v >= v_threshold'",
+        "is above the right one",
+    ),
+    "two comparisons": (
+        "v > v_threshold",
+        "v > 0 and slow > 0",
+        "spike",
+        "'v > 0 and slow > 0'",
+        "one comparison",
+    ),
+    "no spike": ("    spike: v > v_threshold\n", "", "output", "'spike'", "add one"),
+    "a tab": ("      slow: (v", "\tslow: (v", "", "a tab", "spaces"),
+    "a key twice": (
+        "      v: v_reset\n",
+        "      v: v_reset\n      v: 0\n",
+        "reset.v",
+        "the key 'v' again",
+        "first is in line",
+    ),
+    "a key that is unknown": (
+        "dynamics:",
+        "dynamic:",
+        "primitives.Rebound.dynamic",
+        "the key 'dynamic'",
+        "did you mean",
+    ),
+    "no key of ours": (
+        "primitives:",
+        "neurons:",
+        "",
+        "neither primitives nor framework",
+        "begin a file for neurons",
+    ),
 }
 
 
-@pytest.mark.parametrize(("old", "new", "found"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("old", "new", "path", "found", "says"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_with_a_neuron_is_told_with_its_place(
-    old: str, new: str, found: str, tmp_path: Path
+    old: str, new: str, path: str, found: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where, what was found, and what was expected or what to do; by one line for one slip."""
+    # nirmap's own mappings are the same for all of them.
+    monkeypatch.setattr(pipeline, "read", nirmap_mappings)
     assert old in NEURON
-    mappings = tmp_path / "mappings"
-    mappings.mkdir()
-    (mappings / "rebound.yaml").write_text(NEURON.replace(old, new, 1))
-    result = invoke("generate", mappings, "--out", tmp_path / "package")
+    folder = tmp_path / "my_neurons"
+    folder.mkdir()
+    (folder / "rebound.yaml").write_text(NEURON.replace(old, new, 1))
+    with pytest.raises(DeclarationError) as caught:
+        outside.read(folder, tmp_path / "package", ROOT / "mappings")
+    told = [problem for problem in caught.value.problems if path in problem.path and found in problem.found]
+    assert len(told) == 1, str(caught.value)
+    assert told[0].file == "my_neurons/rebound.yaml"
+    assert says in str(told[0])
+    # Whatever else is told is of a name that the slip took away.
+    others = [problem for problem in caught.value.problems if problem is not told[0]]
+    assert all("unknown name" in problem.found for problem in others), str(caught.value)
+
+
+def test_the_command_shows_it_and_writes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "my_neurons"
+    folder.mkdir()
+    (folder / "rebound.yaml").write_text(NEURON.replace("    source: this test\n", ""))
+    result = invoke("generate", folder, "--out", tmp_path / "package")
     assert result.exit_code == 1
-    assert "mappings/rebound.yaml:" in result.output
-    assert found in result.output
+    assert "error: my_neurons/rebound.yaml:4:5:" in result.output
     assert not (tmp_path / "package").exists()
+
+
+def test_no_quantity_has_a_name_that_the_generated_classes_have() -> None:
+    """A parameter called ``half`` would hide a method of torch, or fail when the module is built."""
+    names = {*dir(Neuron({})), *dir(ExtensionNode), *ExtensionNode.__annotations__}
+    assert {name for name in names if not name.startswith("_")} <= TAKEN

@@ -14,7 +14,7 @@ import typer
 
 from nirmap.cli.comparison_text import show_comparison, show_error
 from nirmap.cli.inspecting import check_file
-from nirmap.cli.options import FallbackOption, OverrideTimeStep, ResetOption
+from nirmap.cli.options import FallbackOption, MethodOption, OverrideTimeStep, ResetOption, SteppedBy
 from nirmap.cli.places import nirmap_version
 from nirmap.cli.text import (
     escaped,
@@ -151,6 +151,7 @@ def compare(
     fallback: FallbackOption = None,
     reset: ResetOption = None,
     override_dt: OverrideTimeStep = False,
+    method: MethodOption = SteppedBy.forward_euler,
     node: Node = None,
     neuron: Neuron = None,
     figure: FigureFile = None,
@@ -176,6 +177,7 @@ def compare(
         "tolerance": tolerance,
         "fallback": fallback and fallback.value,
         "reset": reset and reset.value,
+        "method": method.value,
     }
     comparison = _compare(graph, given, wanted, options)
     if variables:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nirmap.cli.inspecting import GRAPH_LIMIT, ShowAll, check_file, show_graph, summary
-from nirmap.cli.options import FallbackOption, OverrideTimeStep, ResetOption
+from nirmap.cli.options import FallbackOption, MethodOption, OverrideTimeStep, ResetOption, SteppedBy
 from nirmap.cli.text import (
     NAME_LIMIT,
     add_row,
@@ -41,6 +41,7 @@ HELP = help_text(
         "nirmap convert model.nir --framework norse",
         "nirmap convert model.nir --framework snntorch --dt 0.001 --verbose",
         "nirmap convert model.nir --framework norse --fallback torch",
+        "nirmap convert model.nir --method exponential",
         "nirmap convert my_models:make_net model.nir --framework snntorch",
         "nirmap convert my_models:make_net model.nir --sample 2,34,34",
     ),
@@ -76,6 +77,7 @@ def convert(
     fallback: FallbackOption = None,
     reset: ResetOption = None,
     override_dt: OverrideTimeStep = False,
+    method: MethodOption = SteppedBy.forward_euler,
     verbose: Annotated[
         bool,
         typer.Option("--verbose", "-v", help="Show every parameter, and how each node was converted."),
@@ -96,6 +98,8 @@ def convert(
         raise typer.BadParameter("it is for a .nir file only", param_hint="--fallback")
     elif override_dt:
         raise typer.BadParameter("it is for a .nir file only", param_hint="--override-dt")
+    elif method is not SteppedBy.forward_euler:
+        raise typer.BadParameter("it is for a .nir file only", param_hint="--method")
     elif target is None:
         raise typer.BadParameter("name the file to write, after the Python object", param_hint="TARGET.nir")
     elif not target.parent.is_dir():
@@ -113,6 +117,7 @@ def convert(
             "fallback": fallback and fallback.value,
             "reset": reset and reset.value,
             "override_dt": override_dt or None,
+            "method": None if method is SteppedBy.forward_euler else method.value,
         }
         given = {name: value for name, value in options.items() if value is not None}
         _rebuild(source, framework or "torch", given, verbose=verbose, show_all=show_all)

@@ -85,7 +85,7 @@ def _check_name(name: str) -> None:
     import nir
 
     from nirmap import nodes
-    from nirmap_generator.extensions import name_problem
+    from nirmap_generator.check_extensions import name_problem
 
     problem = name_problem(name)
     if problem:

@@ -22,6 +22,13 @@ class ResetTo(str, enum.Enum):
     by_subtraction = "subtract"
 
 
+class SteppedBy(str, enum.Enum):
+    """How the equations of neurons become steps."""
+
+    forward_euler = "forward_euler"
+    exponential = "exponential"
+
+
 FallbackOption = Annotated[
     Fallback | None,
     typer.Option(
@@ -36,6 +43,14 @@ ResetOption = Annotated[
         "what the graph's metadata say if left out.",
     ),
 ]
+MethodOption = Annotated[
+    SteppedBy,
+    typer.Option(
+        "--method",
+        help="How equations become steps: exponential is exact between spikes, for an input held during a step; "
+        "the framework torch has it.",
+    ),
+]
 OverrideTimeStep = Annotated[
     bool,
     typer.Option(
@@ -47,5 +62,5 @@ OverrideTimeStep = Annotated[
 def as_options(text: str) -> str:
     """A message that names arguments of Python, with the options of the command line in their place."""
     text = text.replace("override_dt=True", "--override-dt")
-    text = re.sub(r"\b(fallback|reset)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(fallback|reset|framework|method)='(\w+)'", r"--\1 \2", text)
     return re.sub(r"\bdt=([\d.e-]+)", r"--dt \1", text)
