@@ -69,7 +69,7 @@ class AdLIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "tau_w": "tau_w > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "w": 0.0},
+        state={"v": "0", "w": "0"},
         dynamics={"v": "(v_leak - v + r * (input - w)) / tau", "w": "(a * (v - v_leak) - w) / tau_w"},
         spike="v > v_threshold",
         reset={"v": "v_reset", "w": "w + b"},
@@ -122,7 +122,7 @@ class ALIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "tau_b": "tau_b > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "b": 0.0},
+        state={"v": "0", "b": "0"},
         dynamics={"v": "(v_leak - v + r * input) / tau", "b": "-b / tau_b"},
         spike="v > v_threshold + b",
         reset={"v": "v_reset", "b": "b + beta"},
@@ -173,7 +173,7 @@ class EIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "delta_t": "delta_t > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0},
+        state={"v": "0"},
         dynamics={"v": "(v_leak - v + delta_t * exp((v - v_rheobase) / delta_t) + r * input) / tau"},
         spike="v > v_threshold",
         reset={"v": "v_reset"},
@@ -235,7 +235,7 @@ class AdEx(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "delta_t": "delta_t > 0", "tau_w": "tau_w > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "w": 0.0},
+        state={"v": "0", "w": "0"},
         dynamics={
             "v": "(v_leak - v + delta_t * exp((v - v_rheobase) / delta_t) - w + r * input) / tau",
             "w": "(a * (v - v_leak) - w) / tau_w",
@@ -289,7 +289,7 @@ class QIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "k": "k > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0},
+        state={"v": "0"},
         dynamics={"v": "(k * (v - v_rest) * (v - v_c) + r * input) / tau"},
         spike="v > v_threshold",
         reset={"v": "v_reset"},
@@ -351,7 +351,7 @@ class AdQIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "tau_w": "tau_w > 0", "k": "k > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "w": 0.0},
+        state={"v": "0", "w": "0"},
         dynamics={
             "v": "(k * (v - v_rest) * (v - v_c) - w + r * input) / tau",
             "w": "(a * (v - v_rest) - w) / tau_w",
@@ -416,7 +416,7 @@ class Izhikevich(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "tau_u": "tau_u > 0", "k": "k > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": -0.065, "u": -0.013},
+        state={"v": "-0.065", "u": "-0.013"},
         dynamics={"v": "(k * v ** 2 + slope * v + bias - u + r * input) / tau", "u": "(b * v - u) / tau_u"},
         spike="v > v_threshold",
         reset={"v": "v_reset", "u": "u + d"},
@@ -466,7 +466,7 @@ class RefractoryLIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "t_refractory": "t_refractory >= 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "rest": 0.0},
+        state={"v": "0", "rest": "0"},
         dynamics={
             "v": "where(rest > 0, zeros_like(v), v_leak - v + r * input) / tau",
             "rest": "where(rest > 0, -ones_like(rest), zeros_like(rest))",
@@ -519,7 +519,7 @@ class ResonateAndFire(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "omega": "omega > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"u": 0.0, "v": 0.0},
+        state={"u": "0", "v": "0"},
         dynamics={"u": "(r * input - u) / tau - omega * v", "v": "omega * u - v / tau"},
         spike="v > v_threshold",
         reset={"u": "u_reset", "v": "v_reset"},

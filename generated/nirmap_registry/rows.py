@@ -57,13 +57,20 @@ class Parameter:
     description: str = ""
 
 
+# The value of a state variable before the first step: a number, or what follows from the node's parameters.
+Initial = float | Callable[[Values], Array]
+
+
 @dataclass(frozen=True)
 class StateVariable:
-    """One state variable of a primitive, with its SI unit and its value before the first step."""
+    """One state variable of a primitive, with its SI unit.
+
+    Its value before the first step is a number, or follows from the node's parameters.
+    """
 
     name: str
     unit: str
-    initial: float
+    initial: Initial
     description: str
 
 

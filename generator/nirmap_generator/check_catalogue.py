@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 
 from nirmap_generator.check import check_names, expect_keys
@@ -28,6 +29,9 @@ def _check_equations(primitive: Primitive, problems: Problems) -> None:
         check_names(located, known, problems)
         if name not in primitive.state:
             problems.add(located.place.problem(f"equation for {name!r}", "a state variable of the primitive"))
+    for variable in primitive.state.values():
+        check_names(variable.initial, primitive.parameters, problems)
+    _check_before(primitive, problems)
     for parameter in primitive.parameters.values():
         if parameter.domain is not None:
             check_names(parameter.domain, {parameter.name}, problems)
@@ -35,6 +39,24 @@ def _check_equations(primitive: Primitive, problems: Problems) -> None:
         check_names(primitive.spike, known, problems)
     if primitive.output is not None:
         check_names(primitive.output, {*known, *({"spike"} if primitive.spike else ())}, problems)
+
+
+def _check_before(primitive: Primitive, problems: Problems) -> None:
+    """``before`` is asked of a state variable, and in the equations of the dynamics: a reset comes after the step."""
+    others = [*primitive.reset.values(), *primitive.reset_by_subtraction.values()]
+    others += [located for located in (primitive.spike, primitive.output) if located is not None]
+    others += [variable.initial for variable in primitive.state.values()]
+    for located in others:
+        if "before" in located.expression.functions:
+            problems.add(located.place.problem("before()", "it in an equation of the dynamics only"))
+    for located in primitive.dynamics.values():
+        for node in ast.walk(located.expression.tree):
+            if not isinstance(node, ast.Call) or ast.unparse(node.func) != "before":
+                continue
+            asked = ast.unparse(node.args[0])
+            if asked not in primitive.state:
+                known = ", ".join(primitive.state)
+                problems.add(located.place.problem(f"before({asked})", f"before of one of {known}"))
 
 
 def _check_equivalence(primitive: Primitive, problems: Problems) -> None:

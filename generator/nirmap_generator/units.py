@@ -122,6 +122,9 @@ def check_primitive(primitive: Primitive, problems: Problems) -> None:
     for parameter in primitive.parameters.values():
         if parameter.domain is not None:
             _check(parameter.domain, scope, None, "", problems)
+    for name, declared in primitive.state.items():
+        if declared.initial.expression.names:  # a number is in the unit of the variable
+            _check(declared.initial, values, state[name], f"{name} before the first step", problems)
     for name, located in primitive.dynamics.items():
         variable = state.get(name)
         rate = _ANY if variable is None else variable / SECOND
@@ -293,7 +296,7 @@ class _Units:
                 return NUMBER
             case "full_like":
                 return self.of(arguments[1])
-            case "abs" | "next_above" | "next_below" | "transpose" | "diagonal" | "tensor" | "number":
+            case "before" | "abs" | "next_above" | "next_below" | "transpose" | "diagonal" | "tensor" | "number":
                 return self.of(arguments[0])
             case _:
                 raise _Inconsistent(f"a call of {name}, which has no unit", "a number or a condition")
