@@ -5,7 +5,7 @@
 #   mappings/extensions/quadratic.yaml sha256:e93d3fc0a35dfec4
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:e8e25f3bec41101b
-#   mappings/extensions/synaptic.yaml sha256:1517960afc0f400e
+#   mappings/extensions/synaptic.yaml sha256:0ab0481cd1d8797a
 """The catalogue of NIR primitives: their parameters, state and equivalences."""
 
 from __future__ import annotations
@@ -1393,7 +1393,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
     "CubaALIF": rows.Primitive(
         name="CubaALIF",
         node=nodes.CubaALIF,
-        description="ALIF neuron behind a synapse, whose current the membrane sees a step late; begins with its threshold at rest.",
+        description="ALIF neuron behind a synapse, whose current the membrane sees a step late.",
         shape="elementwise",
         parameters=(
             rows.Parameter(
@@ -1467,7 +1467,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
     "CubaEIF": rows.Primitive(
         name="CubaEIF",
         node=nodes.CubaEIF,
-        description="Exponential integrate-and-fire neuron behind a synapse, with an upstroke that begins at the threshold.",
+        description="EIF neuron behind a synapse, with an upstroke that begins at the threshold.",
         shape="elementwise",
         parameters=(
             rows.Parameter(
@@ -1534,7 +1534,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
     "CubaAdEx": rows.Primitive(
         name="CubaAdEx",
         node=nodes.CubaAdEx,
-        description="Adaptive exponential neuron behind a synapse; membrane and adaptation each see the other before the step.",
+        description="AdEx neuron behind a synapse; membrane and adaptation see each other before the step.",
         shape="elementwise",
         parameters=(
             rows.Parameter(

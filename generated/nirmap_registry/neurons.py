@@ -5,7 +5,7 @@
 #   mappings/extensions/quadratic.yaml sha256:e93d3fc0a35dfec4
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:e8e25f3bec41101b
-#   mappings/extensions/synaptic.yaml sha256:1517960afc0f400e
+#   mappings/extensions/synaptic.yaml sha256:0ab0481cd1d8797a
 r"""Reference modules of the primitives that are given by equations.
 
 Each takes its parameters as tensors of one number per neuron (or a single number), and dt in seconds. ``forward`` takes
@@ -1271,7 +1271,7 @@ class ResonateAndFire(Neuron):
 
 
 class CubaALIF(Neuron):
-    """ALIF neuron behind a synapse, whose current the membrane sees a step late; begins with its threshold at rest.
+    """ALIF neuron behind a synapse, whose current the membrane sees a step late.
 
     ``d/dt v = (v_leak - v + r * i) / tau``
 
@@ -1382,7 +1382,7 @@ class CubaALIF(Neuron):
 
 
 class CubaEIF(Neuron):
-    """Exponential integrate-and-fire neuron behind a synapse, with an upstroke that begins at the threshold.
+    """EIF neuron behind a synapse, with an upstroke that begins at the threshold.
 
     ``d/dt i = (w_in * input - i) / tau_syn``
 
@@ -1466,7 +1466,7 @@ class CubaEIF(Neuron):
 
 
 class CubaAdEx(Neuron):
-    """Adaptive exponential neuron behind a synapse; membrane and adaptation each see the other before the step.
+    """AdEx neuron behind a synapse; membrane and adaptation see each other before the step.
 
     ``d/dt i = (w_in * input - i) / tau_syn``
 

@@ -5,7 +5,7 @@
 #   mappings/extensions/quadratic.yaml sha256:e93d3fc0a35dfec4
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:e8e25f3bec41101b
-#   mappings/extensions/synaptic.yaml sha256:1517960afc0f400e
+#   mappings/extensions/synaptic.yaml sha256:0ab0481cd1d8797a
 r"""Nodes of the primitives that NIR does not have, as dataclasses like those of nir.
 
 A parameter is one number for each neuron, or a single number; all parameters have one shape, which is that of the input
@@ -602,7 +602,7 @@ class ResonateAndFire(ExtensionNode):
 
 @dataclass(eq=False)
 class CubaALIF(ExtensionNode):
-    """ALIF neuron behind a synapse, whose current the membrane sees a step late; begins with its threshold at rest.
+    """ALIF neuron behind a synapse, whose current the membrane sees a step late.
 
     ``d/dt v = (v_leak - v + r * i) / tau``
 
@@ -667,7 +667,7 @@ class CubaALIF(ExtensionNode):
 
 @dataclass(eq=False)
 class CubaEIF(ExtensionNode):
-    """Exponential integrate-and-fire neuron behind a synapse, with an upstroke that begins at the threshold.
+    """EIF neuron behind a synapse, with an upstroke that begins at the threshold.
 
     ``d/dt i = (w_in * input - i) / tau_syn``
 
@@ -730,7 +730,7 @@ class CubaEIF(ExtensionNode):
 
 @dataclass(eq=False)
 class CubaAdEx(ExtensionNode):
-    """Adaptive exponential neuron behind a synapse; membrane and adaptation each see the other before the step.
+    """AdEx neuron behind a synapse; membrane and adaptation see each other before the step.
 
     ``d/dt i = (w_in * input - i) / tau_syn``
 

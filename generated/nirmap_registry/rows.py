@@ -660,7 +660,7 @@ def _times_outputs(value: Array, gain: Array | float) -> Array:
 
 
 def assign(module: torch.nn.Module, path: str, value: Given) -> None:
-    """Sets an attribute of a module inside of a module, or a field of a record there, in place of which there is another."""
+    """Sets an attribute of a module inside of a module, or a field of a record: the module then holds another one."""
     name, _, rest = path.partition(".")
     setattr(module, name, _with(getattr(module, name), rest, value))
 

@@ -5,7 +5,7 @@
 #   mappings/extensions/quadratic.yaml sha256:e93d3fc0a35dfec4
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:e8e25f3bec41101b
-#   mappings/extensions/synaptic.yaml sha256:1517960afc0f400e
+#   mappings/extensions/synaptic.yaml sha256:0ab0481cd1d8797a
 #   mappings/frameworks/torch.yaml sha256:73dabf09c5e63101
 """Registry of torch: Plain PyTorch with the reference modules of nirmap.
 

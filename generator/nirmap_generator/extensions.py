@@ -20,7 +20,19 @@ BUILT_IN = "torch"
 NEURONS = "nirmap_registry.neurons"
 # Names that the generated classes use for something else.
 _TAKEN = frozenset(
-    {"before", "dt", "forward", "input", "input_type", "metadata", "method", "output_type", "reset", "self", "spike"}
+    {
+        "before",
+        "dt",
+        "forward",
+        "input",
+        "input_type",
+        "metadata",
+        "method",
+        "output_type",
+        "reset",
+        "self",
+        "spike",
+    }
     | {"spikes", "state", "surrogate", "training", "type"}
 )
 

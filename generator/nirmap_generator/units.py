@@ -296,7 +296,16 @@ class _Units:
                 return NUMBER
             case "full_like":
                 return self.of(arguments[1])
-            case "before" | "abs" | "next_above" | "next_below" | "transpose" | "diagonal" | "tensor" | "number":
+            case (
+                "before"
+                | "abs"
+                | "next_above"
+                | "next_below"
+                | "transpose"
+                | "diagonal"
+                | "tensor"
+                | "number"
+            ):
                 return self.of(arguments[0])
             case _:
                 raise _Inconsistent(f"a call of {name}, which has no unit", "a number or a condition")

@@ -61,6 +61,13 @@ def test_outputs_and_state_of_every_step_are_the_nodes_own(framework: str, row: 
                 np.testing.assert_allclose(state[name].numpy(), expected[step], rtol=1e-9, atol=1e-9)
 
 
+def _initial(variable: StateVariable, node: Any) -> npt.NDArray[np.float64]:
+    """The value of the catalogue before the first step."""
+    if isinstance(variable.initial, float):
+        return np.full(NEURONS, variable.initial)
+    return variable.initial(vars(node)).astype(np.float64)
+
+
 @each_row
 def test_none_is_the_initial_state_of_the_catalogue(framework: str, row: Row) -> None:
     node = suitable_node(row)
@@ -69,7 +76,7 @@ def test_none_is_the_initial_state_of_the_catalogue(framework: str, row: Row) ->
         expected: dict[str, torch.Tensor] = {"history": torch.zeros(3, NEURONS, steps).double()}
     else:
         expected = {
-            variable.name: torch.full((3, NEURONS), variable.initial, dtype=torch.float64)
+            variable.name: torch.tensor(_initial(variable, node)).expand(3, NEURONS)
             for variable in PRIMITIVES[row.node].state
         }
     module, x = build(framework, row, node), inputs(3, NEURONS)

@@ -35,9 +35,7 @@ def own_outputs(
         return _with_arguments(module, row.state, xs, _first(module, row, row.state, xs[0], dt))
 
 
-def _first(
-    module: Any, row: Row, state: StateCall, step: torch.Tensor, dt: float
-) -> dict[str, torch.Tensor]:
+def _first(module: Any, row: Row, state: StateCall, step: torch.Tensor, dt: float) -> dict[str, torch.Tensor]:
     """What the module's variables are where the node's have not been stepped, as far as that is not 0."""
     values = row.read(module, dt)
     initial = {variable.name: variable.initial for variable in primitive_of(row).state}

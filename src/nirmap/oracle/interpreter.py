@@ -174,7 +174,9 @@ class _Node:
             raise ValueError(f"node {self.path}: no exact step is known here for its equations")
         names = {name: self._elementwise(name, x) for name in given.defaults} | {"input": x}
         state = {
-            name: self.state[name] if name in self.state else np.broadcast_to(computed(initial, names), x.shape)
+            name: self.state[name]
+            if name in self.state
+            else np.broadcast_to(computed(initial, names), x.shape)
             for name, initial in given.equations.state.items()
         }
         names |= state | {before(name): value for name, value in state.items()}
