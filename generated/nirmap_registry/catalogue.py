@@ -2,7 +2,7 @@
 #   mappings/nir.yaml sha256:481e67568089c435
 #   mappings/extensions/adaptive.yaml sha256:11eddf314ecd6412
 #   mappings/extensions/exponential.yaml sha256:cdb20b46dcf66b4a
-#   mappings/extensions/quadratic.yaml sha256:e93d3fc0a35dfec4
+#   mappings/extensions/quadratic.yaml sha256:6144b07a9de575ed
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:e8e25f3bec41101b
 #   mappings/extensions/synaptic.yaml sha256:0ab0481cd1d8797a
@@ -1251,7 +1251,7 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
     "JointIzhikevich": rows.Primitive(
         name="JointIzhikevich",
         node=nodes.JointIzhikevich,
-        description="The simple model of Izhikevich, in which potential and recovery each see the other before the step.",
+        description="The simple model of Izhikevich, in which potential and recovery see each other before the step.",
         shape="elementwise",
         parameters=(
             rows.Parameter(

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import nir
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -23,7 +24,7 @@ from nirmap.calling import RecordCell
 from nirmap.cells import Cell
 from nirmap.oracle.interpreter import margin, simulate
 from nirmap_registry.catalogue import PRIMITIVES
-from nirmap_registry.rows import Row
+from nirmap_registry.rows import Row, StateVariable
 from oracle.building import chain
 from runtime.suitable import DT, NEURONS, backward, build, inputs, stateful_rows, suitable_node
 
