@@ -2,9 +2,10 @@
 #   mappings/nir.yaml sha256:481e67568089c435
 #   mappings/extensions/adaptive.yaml sha256:11eddf314ecd6412
 #   mappings/extensions/exponential.yaml sha256:cdb20b46dcf66b4a
-#   mappings/extensions/quadratic.yaml sha256:669ea6922d885456
+#   mappings/extensions/quadratic.yaml sha256:6144b07a9de575ed
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:e8e25f3bec41101b
+#   mappings/extensions/synaptic.yaml sha256:0ab0481cd1d8797a
 """The catalogue of NIR primitives: their parameters, state and equivalences."""
 
 from __future__ import annotations
@@ -383,6 +384,42 @@ def inverse_ad_qif(
     return {"gain": 1 / gain, "shift": -shift / scale, "scale": 1 / scale}
 
 
+def equivalent_joint_izhikevich(
+    node: rows.Values, *, gain: rows.Array | float = 1.0, scale: rows.Array | float = 1.0
+) -> rows.NormalForm:
+    """The JointIzhikevich node that behaves as ``node`` does, for any value of the free variables."""
+    r = node["r"]
+    k = node["k"]
+    bias = node["bias"]
+    v_threshold = node["v_threshold"]
+    v_reset = node["v_reset"]
+    d = node["d"]
+    v_initial = node["v_initial"]
+    u_initial = node["u_initial"]
+    return rows.NormalForm(
+        parameters={
+            **node,
+            "r": r / (gain * scale),
+            "k": k * scale,
+            "bias": bias / scale,
+            "v_threshold": v_threshold / scale,
+            "v_reset": v_reset / scale,
+            "d": d / scale,
+            "v_initial": v_initial / scale,
+            "u_initial": u_initial / scale,
+        },
+        free={"gain": gain, "scale": scale},
+        gain=gain,
+    )
+
+
+def inverse_joint_izhikevich(
+    *, gain: rows.Array | float = 1.0, scale: rows.Array | float = 1.0
+) -> rows.Values:
+    """The free variables that lead from the equivalent JointIzhikevich node back to the node."""
+    return {"gain": 1 / gain, "scale": 1 / scale}
+
+
 def equivalent_resonate_and_fire(
     node: rows.Values, *, gain: rows.Array | float = 1.0, scale: rows.Array | float = 1.0
 ) -> rows.NormalForm:
@@ -409,6 +446,131 @@ def inverse_resonate_and_fire(
 ) -> rows.Values:
     """The free variables that lead from the equivalent ResonateAndFire node back to the node."""
     return {"gain": 1 / gain, "scale": 1 / scale}
+
+
+def equivalent_cuba_alif(
+    node: rows.Values,
+    *,
+    gain: rows.Array | float = 1.0,
+    current_scale: rows.Array | float = 1.0,
+    shift: rows.Array | float = 0.0,
+    scale: rows.Array | float = 1.0,
+) -> rows.NormalForm:
+    """The CubaALIF node that behaves as ``node`` does, for any value of the free variables."""
+    r = node["r"]
+    v_leak = node["v_leak"]
+    v_threshold = node["v_threshold"]
+    v_reset = node["v_reset"]
+    w_in = node["w_in"]
+    beta = node["beta"]
+    return rows.NormalForm(
+        parameters={
+            **node,
+            "w_in": w_in / (gain * current_scale),
+            "r": r * current_scale / scale,
+            "v_leak": (v_leak - shift) / scale,
+            "v_threshold": (v_threshold - shift) / scale,
+            "v_reset": (v_reset - shift) / scale,
+            "beta": beta / scale,
+        },
+        free={"gain": gain, "current_scale": current_scale, "shift": shift, "scale": scale},
+        gain=gain,
+    )
+
+
+def inverse_cuba_alif(
+    *,
+    gain: rows.Array | float = 1.0,
+    current_scale: rows.Array | float = 1.0,
+    shift: rows.Array | float = 0.0,
+    scale: rows.Array | float = 1.0,
+) -> rows.Values:
+    """The free variables that lead from the equivalent CubaALIF node back to the node."""
+    return {"gain": 1 / gain, "current_scale": 1 / current_scale, "shift": -shift / scale, "scale": 1 / scale}
+
+
+def equivalent_cuba_eif(
+    node: rows.Values,
+    *,
+    gain: rows.Array | float = 1.0,
+    current_scale: rows.Array | float = 1.0,
+    shift: rows.Array | float = 0.0,
+    scale: rows.Array | float = 1.0,
+) -> rows.NormalForm:
+    """The CubaEIF node that behaves as ``node`` does, for any value of the free variables."""
+    r = node["r"]
+    delta_t = node["delta_t"]
+    v_leak = node["v_leak"]
+    v_threshold = node["v_threshold"]
+    v_reset = node["v_reset"]
+    w_in = node["w_in"]
+    return rows.NormalForm(
+        parameters={
+            **node,
+            "w_in": w_in / (gain * current_scale),
+            "r": r * current_scale / scale,
+            "delta_t": delta_t / scale,
+            "v_leak": (v_leak - shift) / scale,
+            "v_threshold": (v_threshold - shift) / scale,
+            "v_reset": (v_reset - shift) / scale,
+        },
+        free={"gain": gain, "current_scale": current_scale, "shift": shift, "scale": scale},
+        gain=gain,
+    )
+
+
+def inverse_cuba_eif(
+    *,
+    gain: rows.Array | float = 1.0,
+    current_scale: rows.Array | float = 1.0,
+    shift: rows.Array | float = 0.0,
+    scale: rows.Array | float = 1.0,
+) -> rows.Values:
+    """The free variables that lead from the equivalent CubaEIF node back to the node."""
+    return {"gain": 1 / gain, "current_scale": 1 / current_scale, "shift": -shift / scale, "scale": 1 / scale}
+
+
+def equivalent_cuba_ad_ex(
+    node: rows.Values,
+    *,
+    gain: rows.Array | float = 1.0,
+    current_scale: rows.Array | float = 1.0,
+    shift: rows.Array | float = 0.0,
+    scale: rows.Array | float = 1.0,
+) -> rows.NormalForm:
+    """The CubaAdEx node that behaves as ``node`` does, for any value of the free variables."""
+    r = node["r"]
+    delta_t = node["delta_t"]
+    v_leak = node["v_leak"]
+    v_threshold = node["v_threshold"]
+    v_reset = node["v_reset"]
+    w_in = node["w_in"]
+    b = node["b"]
+    return rows.NormalForm(
+        parameters={
+            **node,
+            "w_in": w_in / (gain * current_scale),
+            "r": r * current_scale / scale,
+            "delta_t": delta_t / scale,
+            "v_leak": (v_leak - shift) / scale,
+            "v_threshold": (v_threshold - shift) / scale,
+            "v_reset": (v_reset - shift) / scale,
+            "b": b / scale,
+        },
+        free={"gain": gain, "current_scale": current_scale, "shift": shift, "scale": scale},
+        gain=gain,
+    )
+
+
+def inverse_cuba_ad_ex(
+    *,
+    gain: rows.Array | float = 1.0,
+    current_scale: rows.Array | float = 1.0,
+    shift: rows.Array | float = 0.0,
+    scale: rows.Array | float = 1.0,
+) -> rows.Values:
+    """The free variables that lead from the equivalent CubaAdEx node back to the node."""
+    return {"gain": 1 / gain, "current_scale": 1 / current_scale, "shift": -shift / scale, "scale": 1 / scale}
 
 
 PRIMITIVES: Final[dict[str, rows.Primitive]] = {
@@ -1086,6 +1248,69 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         output_unit="1",
         methods=("forward_euler",),
     ),
+    "JointIzhikevich": rows.Primitive(
+        name="JointIzhikevich",
+        node=nodes.JointIzhikevich,
+        description="The simple model of Izhikevich, in which potential and recovery see each other before the step.",
+        shape="elementwise",
+        parameters=(
+            rows.Parameter(
+                "tau",
+                "neuron",
+                unit="s",
+                default=0.004,
+                positive=True,
+                description="time constant of the potential",
+            ),
+            rows.Parameter("r", "neuron", unit="ohm", default=1, description="resistance"),
+            rows.Parameter(
+                "k", "neuron", unit="1/V", default=40, description="factor of the square of the potential"
+            ),
+            rows.Parameter("slope", "neuron", unit="1", default=5, description="factor of the potential"),
+            rows.Parameter("bias", "neuron", unit="V", default=0.14, description="constant drive"),
+            rows.Parameter(
+                "a",
+                "neuron",
+                unit="1",
+                default=0.02,
+                description="rate of the recovery in parts of that of the potential",
+            ),
+            rows.Parameter(
+                "b", "neuron", unit="1", default=0.2, description="recovery by the membrane potential"
+            ),
+            rows.Parameter("v_threshold", "neuron", unit="V", default=0.03, description="peak of the spike"),
+            rows.Parameter(
+                "v_reset",
+                "neuron",
+                unit="V",
+                default=-0.065,
+                description="membrane potential after a spike, c of the source",
+            ),
+            rows.Parameter("d", "neuron", unit="V", default=0.006, description="recovery by each spike"),
+            rows.Parameter(
+                "v_initial", "neuron", unit="V", default=-0.07, description="membrane potential at first"
+            ),
+            rows.Parameter("u_initial", "neuron", unit="V", default=-0.014, description="recovery at first"),
+        ),
+        state=(
+            rows.StateVariable("v", "V", lambda node: node["v_initial"], "membrane potential"),
+            rows.StateVariable("u", "V", lambda node: node["u_initial"], "recovery"),
+        ),
+        spikes=True,
+        equivalence=rows.Equivalence(
+            parameters=equivalent_joint_izhikevich,
+            inverse=inverse_joint_izhikevich,
+            free={"gain": 1.0, "scale": 1.0},
+            gain="gain",
+            offset=None,
+            state={"v": rows.AffineMap(scale="scale"), "u": rows.AffineMap(scale="scale")},
+            output=rows.AffineMap(),
+        ),
+        typical_input=(0.02, 0.2),
+        input_unit="A",
+        output_unit="1",
+        methods=("forward_euler",),
+    ),
     "RefractoryLIF": rows.Primitive(
         name="RefractoryLIF",
         node=nodes.RefractoryLIF,
@@ -1162,6 +1387,228 @@ PRIMITIVES: Final[dict[str, rows.Primitive]] = {
         ),
         typical_input=(0.0, 20.0),
         input_unit="A",
+        output_unit="1",
+        methods=("forward_euler",),
+    ),
+    "CubaALIF": rows.Primitive(
+        name="CubaALIF",
+        node=nodes.CubaALIF,
+        description="ALIF neuron behind a synapse, whose current the membrane sees a step late.",
+        shape="elementwise",
+        parameters=(
+            rows.Parameter(
+                "tau_syn",
+                "neuron",
+                unit="s",
+                default=0.005,
+                positive=True,
+                description="synaptic time constant",
+            ),
+            rows.Parameter(
+                "tau", "neuron", unit="s", default=0.01, positive=True, description="membrane time constant"
+            ),
+            rows.Parameter(
+                "tau_b",
+                "neuron",
+                unit="s",
+                default=0.03,
+                positive=True,
+                description="time constant of the threshold",
+            ),
+            rows.Parameter("r", "neuron", unit="ohm", default=1, description="resistance"),
+            rows.Parameter(
+                "v_leak",
+                "neuron",
+                unit="V",
+                default=0.1,
+                description="leak potential, where the neuron begins",
+            ),
+            rows.Parameter(
+                "v_threshold",
+                "neuron",
+                unit="V",
+                default=0.5,
+                description="firing threshold of a neuron at rest",
+            ),
+            rows.Parameter(
+                "v_reset", "neuron", unit="V", default=0, description="membrane potential after a spike"
+            ),
+            rows.Parameter("w_in", "neuron", unit="A", default=1, description="input weight"),
+            rows.Parameter(
+                "beta", "neuron", unit="V", default=0.2, description="what a spike adds to the threshold"
+            ),
+        ),
+        state=(
+            rows.StateVariable("v", "V", lambda node: node["v_leak"], "membrane potential"),
+            rows.StateVariable("i", "A", 0.0, "synaptic current"),
+            rows.StateVariable(
+                "b", "V", lambda node: node["v_threshold"], "the threshold as spikes have raised it"
+            ),
+        ),
+        spikes=True,
+        equivalence=rows.Equivalence(
+            parameters=equivalent_cuba_alif,
+            inverse=inverse_cuba_alif,
+            free={"gain": 1.0, "current_scale": 1.0, "shift": 0.0, "scale": 1.0},
+            gain="gain",
+            offset=None,
+            state={
+                "v": rows.AffineMap(shift="shift", scale="scale"),
+                "i": rows.AffineMap(scale="current_scale"),
+                "b": rows.AffineMap(shift="shift", scale="scale"),
+            },
+            output=rows.AffineMap(),
+        ),
+        typical_input=(0.0, 4.0),
+        input_unit="1",
+        output_unit="1",
+        methods=("forward_euler", "exponential"),
+    ),
+    "CubaEIF": rows.Primitive(
+        name="CubaEIF",
+        node=nodes.CubaEIF,
+        description="EIF neuron behind a synapse, with an upstroke that begins at the threshold.",
+        shape="elementwise",
+        parameters=(
+            rows.Parameter(
+                "tau_syn",
+                "neuron",
+                unit="s",
+                default=0.005,
+                positive=True,
+                description="synaptic time constant",
+            ),
+            rows.Parameter(
+                "tau", "neuron", unit="s", default=0.01, positive=True, description="membrane time constant"
+            ),
+            rows.Parameter("r", "neuron", unit="ohm", default=1, description="resistance"),
+            rows.Parameter(
+                "delta_t",
+                "neuron",
+                unit="V",
+                default=0.5,
+                positive=True,
+                description="width of the beginning of the upstroke",
+            ),
+            rows.Parameter(
+                "v_leak",
+                "neuron",
+                unit="V",
+                default=0.1,
+                description="leak potential, where the neuron begins",
+            ),
+            rows.Parameter(
+                "v_threshold",
+                "neuron",
+                unit="V",
+                default=1,
+                description="firing threshold, and where the upstroke begins",
+            ),
+            rows.Parameter(
+                "v_reset", "neuron", unit="V", default=0, description="membrane potential after a spike"
+            ),
+            rows.Parameter("w_in", "neuron", unit="A", default=1, description="input weight"),
+        ),
+        state=(
+            rows.StateVariable("i", "A", 0.0, "synaptic current"),
+            rows.StateVariable("v", "V", lambda node: node["v_leak"], "membrane potential"),
+        ),
+        spikes=True,
+        equivalence=rows.Equivalence(
+            parameters=equivalent_cuba_eif,
+            inverse=inverse_cuba_eif,
+            free={"gain": 1.0, "current_scale": 1.0, "shift": 0.0, "scale": 1.0},
+            gain="gain",
+            offset=None,
+            state={
+                "i": rows.AffineMap(scale="current_scale"),
+                "v": rows.AffineMap(shift="shift", scale="scale"),
+            },
+            output=rows.AffineMap(),
+        ),
+        typical_input=(0.0, 6.0),
+        input_unit="1",
+        output_unit="1",
+        methods=("forward_euler",),
+    ),
+    "CubaAdEx": rows.Primitive(
+        name="CubaAdEx",
+        node=nodes.CubaAdEx,
+        description="AdEx neuron behind a synapse; membrane and adaptation see each other before the step.",
+        shape="elementwise",
+        parameters=(
+            rows.Parameter(
+                "tau_syn",
+                "neuron",
+                unit="s",
+                default=0.005,
+                positive=True,
+                description="synaptic time constant",
+            ),
+            rows.Parameter(
+                "tau", "neuron", unit="s", default=0.01, positive=True, description="membrane time constant"
+            ),
+            rows.Parameter(
+                "tau_w",
+                "neuron",
+                unit="s",
+                default=0.02,
+                positive=True,
+                description="time constant of the adaptation",
+            ),
+            rows.Parameter("r", "neuron", unit="ohm", default=1, description="resistance"),
+            rows.Parameter(
+                "delta_t",
+                "neuron",
+                unit="V",
+                default=0.5,
+                positive=True,
+                description="width of the beginning of the upstroke",
+            ),
+            rows.Parameter(
+                "v_leak",
+                "neuron",
+                unit="V",
+                default=0.1,
+                description="leak potential, where the neuron begins",
+            ),
+            rows.Parameter(
+                "v_threshold",
+                "neuron",
+                unit="V",
+                default=1,
+                description="firing threshold, and where the upstroke begins",
+            ),
+            rows.Parameter(
+                "v_reset", "neuron", unit="V", default=0, description="membrane potential after a spike"
+            ),
+            rows.Parameter("w_in", "neuron", unit="A", default=1, description="input weight"),
+            rows.Parameter(
+                "a", "neuron", unit="1", default=0.5, description="adaptation by the membrane potential"
+            ),
+            rows.Parameter("b", "neuron", unit="V", default=0.2, description="adaptation by each spike"),
+        ),
+        state=(
+            rows.StateVariable("i", "A", 0.0, "synaptic current"),
+            rows.StateVariable("v", "V", lambda node: node["v_leak"], "membrane potential"),
+            rows.StateVariable("w", "V", 0.0, "adaptation, as the current times r"),
+        ),
+        spikes=True,
+        equivalence=rows.Equivalence(
+            parameters=equivalent_cuba_ad_ex,
+            inverse=inverse_cuba_ad_ex,
+            free={"gain": 1.0, "current_scale": 1.0, "shift": 0.0, "scale": 1.0},
+            gain="gain",
+            offset=None,
+            state={
+                "i": rows.AffineMap(scale="current_scale"),
+                "v": rows.AffineMap(shift="shift", scale="scale"),
+                "w": rows.AffineMap(scale="scale"),
+            },
+            output=rows.AffineMap(),
+        ),
+        typical_input=(0.0, 6.0),
+        input_unit="1",
         output_unit="1",
         methods=("forward_euler",),
     ),

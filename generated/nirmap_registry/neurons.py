@@ -2,9 +2,10 @@
 #   mappings/nir.yaml sha256:481e67568089c435
 #   mappings/extensions/adaptive.yaml sha256:11eddf314ecd6412
 #   mappings/extensions/exponential.yaml sha256:cdb20b46dcf66b4a
-#   mappings/extensions/quadratic.yaml sha256:669ea6922d885456
+#   mappings/extensions/quadratic.yaml sha256:6144b07a9de575ed
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:e8e25f3bec41101b
+#   mappings/extensions/synaptic.yaml sha256:0ab0481cd1d8797a
 r"""Reference modules of the primitives that are given by equations.
 
 Each takes its parameters as tensors of one number per neuron (or a single number), and dt in seconds. ``forward`` takes
@@ -1023,6 +1024,111 @@ class Izhikevich(Neuron):
         return spike, {"v": v, "u": u}
 
 
+class JointIzhikevich(Neuron):
+    """The simple model of Izhikevich, in which potential and recovery see each other before the step.
+
+    ``d/dt v = (k * v ** 2 + slope * v + bias - u + r * input) / tau``
+
+    ``d/dt u = a * (b * before(v) - u) / tau``
+
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step,
+    and then ``u = u + d``, in the same step.
+
+    Args:
+        tau: time constant of the potential, in s.
+        r: resistance, in ohm.
+        k: factor of the square of the potential, in 1/V.
+        slope: factor of the potential, in 1.
+        bias: constant drive, in V.
+        a: rate of the recovery in parts of that of the potential, in 1.
+        b: recovery by the membrane potential, in 1.
+        v_threshold: peak of the spike, in V.
+        v_reset: membrane potential after a spike, c of the source, in V.
+        d: recovery by each spike, in V.
+        v_initial: membrane potential at first, in V.
+        u_initial: recovery at first, in V.
+        dt: time step in s.
+        surrogate: name of the surrogate gradient.
+    """
+
+    parameter_names: ClassVar[tuple[str, ...]] = (
+        "tau",
+        "r",
+        "k",
+        "slope",
+        "bias",
+        "a",
+        "b",
+        "v_threshold",
+        "v_reset",
+        "d",
+        "v_initial",
+        "u_initial",
+    )
+    fixed_names: ClassVar[tuple[str, ...]] = ("v_initial", "u_initial")
+    tau: torch.Tensor
+    r: torch.Tensor
+    k: torch.Tensor
+    slope: torch.Tensor
+    bias: torch.Tensor
+    a: torch.Tensor
+    b: torch.Tensor
+    v_threshold: torch.Tensor
+    v_reset: torch.Tensor
+    d: torch.Tensor
+    v_initial: torch.Tensor
+    u_initial: torch.Tensor
+
+    def __init__(
+        self,
+        tau: torch.Tensor,
+        r: torch.Tensor,
+        k: torch.Tensor,
+        slope: torch.Tensor,
+        bias: torch.Tensor,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        v_threshold: torch.Tensor,
+        v_reset: torch.Tensor,
+        d: torch.Tensor,
+        v_initial: torch.Tensor,
+        u_initial: torch.Tensor,
+        dt: float,
+        surrogate: str = "fast_sigmoid",
+    ) -> None:
+        super().__init__(
+            {
+                "tau": tau,
+                "r": r,
+                "k": k,
+                "slope": slope,
+                "bias": bias,
+                "a": a,
+                "b": b,
+                "v_threshold": v_threshold,
+                "v_reset": v_reset,
+                "d": d,
+                "v_initial": v_initial,
+                "u_initial": u_initial,
+            },
+            dt=dt,
+            surrogate=surrogate,
+        )
+
+    def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+        """One step; returns the output and the new state."""
+        v = torch.zeros_like(input) + (self.v_initial) if state is None else state["v"]
+        u = torch.zeros_like(input) + (self.u_initial) if state is None else state["u"]
+        before = {"v": v, "u": u}
+        v = v + self.dt * ((self.k * v**2 + self.slope * v + self.bias - u + self.r * input) / self.tau)
+        u = u + self.dt * (self.a * (self.b * before["v"] - u) / self.tau)
+        spike = self.spike(v - self.v_threshold)
+        v = torch.where(spike > 0, self.v_reset, v)
+        u = torch.where(spike > 0, u + self.d, u)
+        return spike, {"v": v, "u": u}
+
+
 class RefractoryLIF(Neuron):
     """Leaky integrate-and-fire neuron that holds its potential for a time after each spike.
 
@@ -1162,3 +1268,310 @@ class ResonateAndFire(Neuron):
         u = torch.where(spike > 0, self.u_reset, u)
         v = torch.where(spike > 0, self.v_reset, v)
         return spike, {"u": u, "v": v}
+
+
+class CubaALIF(Neuron):
+    """ALIF neuron behind a synapse, whose current the membrane sees a step late.
+
+    ``d/dt v = (v_leak - v + r * i) / tau``
+
+    ``d/dt i = (w_in * input - i) / tau_syn``
+
+    ``d/dt b = (v_threshold - b) / tau_b``
+
+    A spike where ``v > b``,
+    and then ``v = v_reset``, in the same step,
+    and then ``b = b + beta``, in the same step.
+
+    Args:
+        tau_syn: synaptic time constant, in s.
+        tau: membrane time constant, in s.
+        tau_b: time constant of the threshold, in s.
+        r: resistance, in ohm.
+        v_leak: leak potential, where the neuron begins, in V.
+        v_threshold: firing threshold of a neuron at rest, in V.
+        v_reset: membrane potential after a spike, in V.
+        w_in: input weight, in A.
+        beta: what a spike adds to the threshold, in V.
+        dt: time step in s.
+        surrogate: name of the surrogate gradient.
+        method: ``forward_euler``; or ``exponential``, exact between spikes for an input held during dt.
+    """
+
+    parameter_names: ClassVar[tuple[str, ...]] = (
+        "tau_syn",
+        "tau",
+        "tau_b",
+        "r",
+        "v_leak",
+        "v_threshold",
+        "v_reset",
+        "w_in",
+        "beta",
+    )
+    tau_syn: torch.Tensor
+    tau: torch.Tensor
+    tau_b: torch.Tensor
+    r: torch.Tensor
+    v_leak: torch.Tensor
+    v_threshold: torch.Tensor
+    v_reset: torch.Tensor
+    w_in: torch.Tensor
+    beta: torch.Tensor
+
+    def __init__(
+        self,
+        tau_syn: torch.Tensor,
+        tau: torch.Tensor,
+        tau_b: torch.Tensor,
+        r: torch.Tensor,
+        v_leak: torch.Tensor,
+        v_threshold: torch.Tensor,
+        v_reset: torch.Tensor,
+        w_in: torch.Tensor,
+        beta: torch.Tensor,
+        dt: float,
+        surrogate: str = "fast_sigmoid",
+        method: str = "forward_euler",
+    ) -> None:
+        super().__init__(
+            {
+                "tau_syn": tau_syn,
+                "tau": tau,
+                "tau_b": tau_b,
+                "r": r,
+                "v_leak": v_leak,
+                "v_threshold": v_threshold,
+                "v_reset": v_reset,
+                "w_in": w_in,
+                "beta": beta,
+            },
+            dt=dt,
+            surrogate=surrogate,
+            method=method,
+        )
+
+    def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+        """One step; returns the output and the new state."""
+        v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"]
+        i = torch.full_like(input, 0.0) if state is None else state["i"]
+        b = torch.zeros_like(input) + (self.v_threshold) if state is None else state["b"]
+        if self.method == "exponential":
+            rate_v = (self.v_leak - v + self.r * i) / self.tau
+            rate_i = (self.w_in * input - i) / self.tau_syn
+            rate_b = (self.v_threshold - b) / self.tau_b
+            phi1_v = exprel(self.dt * (-1 / self.tau))
+            phi1_i = exprel(self.dt * (-1 / self.tau_syn))
+            phi1_b = exprel(self.dt * (-1 / self.tau_b))
+            v = v + self.dt * (
+                phi1_v * rate_v
+                + (-self.r * self.tau_syn / self.tau)
+                * (exp_difference(self.dt * (-1 / self.tau_syn), self.dt * (-1 / self.tau)) - phi1_v)
+                * rate_i
+            )
+            i = i + self.dt * (phi1_i * rate_i)
+            b = b + self.dt * (phi1_b * rate_b)
+        else:
+            v = v + self.dt * ((self.v_leak - v + self.r * i) / self.tau)
+            i = i + self.dt * ((self.w_in * input - i) / self.tau_syn)
+            b = b + self.dt * ((self.v_threshold - b) / self.tau_b)
+        spike = self.spike(v - b)
+        v = torch.where(spike > 0, self.v_reset, v)
+        b = torch.where(spike > 0, b + self.beta, b)
+        return spike, {"v": v, "i": i, "b": b}
+
+
+class CubaEIF(Neuron):
+    """EIF neuron behind a synapse, with an upstroke that begins at the threshold.
+
+    ``d/dt i = (w_in * input - i) / tau_syn``
+
+    ``d/dt v = (v_leak - v + delta_t * exp((v - v_threshold) / delta_t) + r * i) / tau``
+
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step.
+
+    Args:
+        tau_syn: synaptic time constant, in s.
+        tau: membrane time constant, in s.
+        r: resistance, in ohm.
+        delta_t: width of the beginning of the upstroke, in V.
+        v_leak: leak potential, where the neuron begins, in V.
+        v_threshold: firing threshold, and where the upstroke begins, in V.
+        v_reset: membrane potential after a spike, in V.
+        w_in: input weight, in A.
+        dt: time step in s.
+        surrogate: name of the surrogate gradient.
+    """
+
+    parameter_names: ClassVar[tuple[str, ...]] = (
+        "tau_syn",
+        "tau",
+        "r",
+        "delta_t",
+        "v_leak",
+        "v_threshold",
+        "v_reset",
+        "w_in",
+    )
+    tau_syn: torch.Tensor
+    tau: torch.Tensor
+    r: torch.Tensor
+    delta_t: torch.Tensor
+    v_leak: torch.Tensor
+    v_threshold: torch.Tensor
+    v_reset: torch.Tensor
+    w_in: torch.Tensor
+
+    def __init__(
+        self,
+        tau_syn: torch.Tensor,
+        tau: torch.Tensor,
+        r: torch.Tensor,
+        delta_t: torch.Tensor,
+        v_leak: torch.Tensor,
+        v_threshold: torch.Tensor,
+        v_reset: torch.Tensor,
+        w_in: torch.Tensor,
+        dt: float,
+        surrogate: str = "fast_sigmoid",
+    ) -> None:
+        super().__init__(
+            {
+                "tau_syn": tau_syn,
+                "tau": tau,
+                "r": r,
+                "delta_t": delta_t,
+                "v_leak": v_leak,
+                "v_threshold": v_threshold,
+                "v_reset": v_reset,
+                "w_in": w_in,
+            },
+            dt=dt,
+            surrogate=surrogate,
+        )
+
+    def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+        """One step; returns the output and the new state."""
+        i = torch.full_like(input, 0.0) if state is None else state["i"]
+        v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"]
+        i = i + self.dt * ((self.w_in * input - i) / self.tau_syn)
+        v = v + self.dt * (
+            (self.v_leak - v + self.delta_t * torch.exp((v - self.v_threshold) / self.delta_t) + self.r * i)
+            / self.tau
+        )
+        spike = self.spike(v - self.v_threshold)
+        v = torch.where(spike > 0, self.v_reset, v)
+        return spike, {"i": i, "v": v}
+
+
+class CubaAdEx(Neuron):
+    """AdEx neuron behind a synapse; membrane and adaptation see each other before the step.
+
+    ``d/dt i = (w_in * input - i) / tau_syn``
+
+    ``d/dt v = (v_leak - v + delta_t * exp((v - v_threshold) / delta_t) - w + r * i) / tau``
+
+    ``d/dt w = (a * (before(v) - v_leak) - w) / tau_w``
+
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``, in the same step,
+    and then ``w = w + b``, in the same step.
+
+    Args:
+        tau_syn: synaptic time constant, in s.
+        tau: membrane time constant, in s.
+        tau_w: time constant of the adaptation, in s.
+        r: resistance, in ohm.
+        delta_t: width of the beginning of the upstroke, in V.
+        v_leak: leak potential, where the neuron begins, in V.
+        v_threshold: firing threshold, and where the upstroke begins, in V.
+        v_reset: membrane potential after a spike, in V.
+        w_in: input weight, in A.
+        a: adaptation by the membrane potential, in 1.
+        b: adaptation by each spike, in V.
+        dt: time step in s.
+        surrogate: name of the surrogate gradient.
+    """
+
+    parameter_names: ClassVar[tuple[str, ...]] = (
+        "tau_syn",
+        "tau",
+        "tau_w",
+        "r",
+        "delta_t",
+        "v_leak",
+        "v_threshold",
+        "v_reset",
+        "w_in",
+        "a",
+        "b",
+    )
+    tau_syn: torch.Tensor
+    tau: torch.Tensor
+    tau_w: torch.Tensor
+    r: torch.Tensor
+    delta_t: torch.Tensor
+    v_leak: torch.Tensor
+    v_threshold: torch.Tensor
+    v_reset: torch.Tensor
+    w_in: torch.Tensor
+    a: torch.Tensor
+    b: torch.Tensor
+
+    def __init__(
+        self,
+        tau_syn: torch.Tensor,
+        tau: torch.Tensor,
+        tau_w: torch.Tensor,
+        r: torch.Tensor,
+        delta_t: torch.Tensor,
+        v_leak: torch.Tensor,
+        v_threshold: torch.Tensor,
+        v_reset: torch.Tensor,
+        w_in: torch.Tensor,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        dt: float,
+        surrogate: str = "fast_sigmoid",
+    ) -> None:
+        super().__init__(
+            {
+                "tau_syn": tau_syn,
+                "tau": tau,
+                "tau_w": tau_w,
+                "r": r,
+                "delta_t": delta_t,
+                "v_leak": v_leak,
+                "v_threshold": v_threshold,
+                "v_reset": v_reset,
+                "w_in": w_in,
+                "a": a,
+                "b": b,
+            },
+            dt=dt,
+            surrogate=surrogate,
+        )
+
+    def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+        """One step; returns the output and the new state."""
+        i = torch.full_like(input, 0.0) if state is None else state["i"]
+        v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"]
+        w = torch.full_like(input, 0.0) if state is None else state["w"]
+        before = {"i": i, "v": v, "w": w}
+        i = i + self.dt * ((self.w_in * input - i) / self.tau_syn)
+        v = v + self.dt * (
+            (
+                self.v_leak
+                - v
+                + self.delta_t * torch.exp((v - self.v_threshold) / self.delta_t)
+                - w
+                + self.r * i
+            )
+            / self.tau
+        )
+        w = w + self.dt * ((self.a * (before["v"] - self.v_leak) - w) / self.tau_w)
+        spike = self.spike(v - self.v_threshold)
+        v = torch.where(spike > 0, self.v_reset, v)
+        w = torch.where(spike > 0, w + self.b, w)
+        return spike, {"i": i, "v": v, "w": w}

@@ -2,9 +2,10 @@
 #   mappings/nir.yaml sha256:481e67568089c435
 #   mappings/extensions/adaptive.yaml sha256:11eddf314ecd6412
 #   mappings/extensions/exponential.yaml sha256:cdb20b46dcf66b4a
-#   mappings/extensions/quadratic.yaml sha256:669ea6922d885456
+#   mappings/extensions/quadratic.yaml sha256:6144b07a9de575ed
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:e8e25f3bec41101b
+#   mappings/extensions/synaptic.yaml sha256:0ab0481cd1d8797a
 r"""Nodes of the primitives that NIR does not have, as dataclasses like those of nir.
 
 A parameter is one number for each neuron, or a single number; all parameters have one shape, which is that of the input
@@ -71,7 +72,7 @@ class AdLIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "tau_w": "tau_w > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "w": 0.0},
+        state={"v": "0", "w": "0"},
         dynamics={"v": "(v_leak - v + r * (input - w)) / tau", "w": "(a * (v - v_leak) - w) / tau_w"},
         spike="v > v_threshold",
         reset={"v": "v_reset", "w": "w + b"},
@@ -126,7 +127,7 @@ class ALIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "tau_b": "tau_b > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "b": 0.0},
+        state={"v": "0", "b": "0"},
         dynamics={"v": "(v_leak - v + r * input) / tau", "b": "-b / tau_b"},
         spike="v > v_threshold + b",
         reset={"v": "v_reset", "b": "b + beta"},
@@ -178,7 +179,7 @@ class EIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "delta_t": "delta_t > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0},
+        state={"v": "0"},
         dynamics={"v": "(v_leak - v + delta_t * exp((v - v_rheobase) / delta_t) + r * input) / tau"},
         spike="v > v_threshold",
         reset={"v": "v_reset"},
@@ -242,7 +243,7 @@ class AdEx(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "delta_t": "delta_t > 0", "tau_w": "tau_w > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "w": 0.0},
+        state={"v": "0", "w": "0"},
         dynamics={
             "v": "(v_leak - v + delta_t * exp((v - v_rheobase) / delta_t) - w + r * input) / tau",
             "w": "(a * (v - v_leak) - w) / tau_w",
@@ -297,7 +298,7 @@ class QIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "k": "k > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0},
+        state={"v": "0"},
         dynamics={"v": "(k * (v - v_rest) * (v - v_c) + r * input) / tau"},
         spike="v > v_threshold",
         reset={"v": "v_reset"},
@@ -361,7 +362,7 @@ class AdQIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "tau_w": "tau_w > 0", "k": "k > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "w": 0.0},
+        state={"v": "0", "w": "0"},
         dynamics={
             "v": "(k * (v - v_rest) * (v - v_c) - w + r * input) / tau",
             "w": "(a * (v - v_rest) - w) / tau_w",
@@ -428,8 +429,81 @@ class Izhikevich(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "tau_u": "tau_u > 0", "k": "k > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": -0.065, "u": -0.013},
+        state={"v": "-0.065", "u": "-0.013"},
         dynamics={"v": "(k * v ** 2 + slope * v + bias - u + r * input) / tau", "u": "(b * v - u) / tau_u"},
+        spike="v > v_threshold",
+        reset={"v": "v_reset", "u": "u + d"},
+        reset_by_subtraction={},
+        output="spike",
+    )
+
+
+@dataclass(eq=False)
+class JointIzhikevich(ExtensionNode):
+    """The simple model of Izhikevich, in which potential and recovery see each other before the step.
+
+    ``d/dt v = (k * v ** 2 + slope * v + bias - u + r * input) / tau``
+
+    ``d/dt u = a * (b * before(v) - u) / tau``
+
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``,
+    and then ``u = u + d``.
+
+    Source: Izhikevich, IEEE Trans. Neural Networks 14, 2003, p. 1569, in the step and with tonic_spiking of Norse.
+
+    Args:
+        tau: time constant of the potential, in s; 0.004 if left out.
+        r: resistance, in ohm; 1.0 if left out.
+        k: factor of the square of the potential, in 1/V; 40.0 if left out.
+        slope: factor of the potential, in 1; 5.0 if left out.
+        bias: constant drive, in V; 0.14 if left out.
+        a: rate of the recovery in parts of that of the potential, in 1; 0.02 if left out.
+        b: recovery by the membrane potential, in 1; 0.2 if left out.
+        v_threshold: peak of the spike, in V; 0.03 if left out.
+        v_reset: membrane potential after a spike, c of the source, in V; -0.065 if left out.
+        d: recovery by each spike, in V; 0.006 if left out.
+        v_initial: membrane potential at first, in V; -0.07 if left out.
+        u_initial: recovery at first, in V; -0.014 if left out.
+
+    Raises:
+        ValueError: the shapes differ, or a value is outside of its domain.
+    """
+
+    tau: np.ndarray | None = None
+    r: np.ndarray | None = None
+    k: np.ndarray | None = None
+    slope: np.ndarray | None = None
+    bias: np.ndarray | None = None
+    a: np.ndarray | None = None
+    b: np.ndarray | None = None
+    v_threshold: np.ndarray | None = None
+    v_reset: np.ndarray | None = None
+    d: np.ndarray | None = None
+    v_initial: np.ndarray | None = None
+    u_initial: np.ndarray | None = None
+
+    defaults: ClassVar[Mapping[str, float]] = {
+        "tau": 0.004,
+        "r": 1.0,
+        "k": 40.0,
+        "slope": 5.0,
+        "bias": 0.14,
+        "a": 0.02,
+        "b": 0.2,
+        "v_threshold": 0.03,
+        "v_reset": -0.065,
+        "d": 0.006,
+        "v_initial": -0.07,
+        "u_initial": -0.014,
+    }
+    domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0"}
+    equations: ClassVar[Equations] = Equations(
+        state={"v": "v_initial", "u": "u_initial"},
+        dynamics={
+            "v": "(k * v ** 2 + slope * v + bias - u + r * input) / tau",
+            "u": "a * (b * before(v) - u) / tau",
+        },
         spike="v > v_threshold",
         reset={"v": "v_reset", "u": "u + d"},
         reset_by_subtraction={},
@@ -480,7 +554,7 @@ class RefractoryLIF(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "t_refractory": "t_refractory >= 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "rest": 0.0},
+        state={"v": "0", "rest": "0"},
         dynamics={
             "v": "where(rest > 0, zeros_like(v), v_leak - v + r * input) / tau",
             "rest": "where(rest > 0, -ones_like(rest), zeros_like(rest))",
@@ -535,7 +609,7 @@ class ResonateAndFire(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "omega": "omega > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"u": 0.0, "v": 0.0},
+        state={"u": "0", "v": "0"},
         dynamics={"u": "(r * input - u) / tau - omega * v", "v": "omega * u - v / tau"},
         spike="v > v_threshold",
         reset={"u": "u_reset", "v": "v_reset"},
@@ -544,4 +618,227 @@ class ResonateAndFire(ExtensionNode):
     )
 
 
-__all__ = ["ALIF", "AdEx", "AdLIF", "AdQIF", "EIF", "Izhikevich", "QIF", "RefractoryLIF", "ResonateAndFire"]  # noqa: RUF022 - in the order of the files
+@dataclass(eq=False)
+class CubaALIF(ExtensionNode):
+    """ALIF neuron behind a synapse, whose current the membrane sees a step late.
+
+    ``d/dt v = (v_leak - v + r * i) / tau``
+
+    ``d/dt i = (w_in * input - i) / tau_syn``
+
+    ``d/dt b = (v_threshold - b) / tau_b``
+
+    A spike where ``v > b``,
+    and then ``v = v_reset``,
+    and then ``b = b + beta``.
+
+    Source: Bellec et al., NeurIPS 2018, with the synapse and the order of a step of norse.torch.LSNNCell.
+
+    Args:
+        tau_syn: synaptic time constant, in s; 0.005 if left out.
+        tau: membrane time constant, in s; 0.01 if left out.
+        tau_b: time constant of the threshold, in s; 0.03 if left out.
+        r: resistance, in ohm; 1.0 if left out.
+        v_leak: leak potential, where the neuron begins, in V; 0.1 if left out.
+        v_threshold: firing threshold of a neuron at rest, in V; 0.5 if left out.
+        v_reset: membrane potential after a spike, in V; 0.0 if left out.
+        w_in: input weight, in A; 1.0 if left out.
+        beta: what a spike adds to the threshold, in V; 0.2 if left out.
+
+    Raises:
+        ValueError: the shapes differ, or a value is outside of its domain.
+    """
+
+    tau_syn: np.ndarray | None = None
+    tau: np.ndarray | None = None
+    tau_b: np.ndarray | None = None
+    r: np.ndarray | None = None
+    v_leak: np.ndarray | None = None
+    v_threshold: np.ndarray | None = None
+    v_reset: np.ndarray | None = None
+    w_in: np.ndarray | None = None
+    beta: np.ndarray | None = None
+
+    defaults: ClassVar[Mapping[str, float]] = {
+        "tau_syn": 0.005,
+        "tau": 0.01,
+        "tau_b": 0.03,
+        "r": 1.0,
+        "v_leak": 0.1,
+        "v_threshold": 0.5,
+        "v_reset": 0.0,
+        "w_in": 1.0,
+        "beta": 0.2,
+    }
+    domains: ClassVar[Mapping[str, str]] = {"tau_syn": "tau_syn > 0", "tau": "tau > 0", "tau_b": "tau_b > 0"}
+    equations: ClassVar[Equations] = Equations(
+        state={"v": "v_leak", "i": "0", "b": "v_threshold"},
+        dynamics={
+            "v": "(v_leak - v + r * i) / tau",
+            "i": "(w_in * input - i) / tau_syn",
+            "b": "(v_threshold - b) / tau_b",
+        },
+        spike="v > b",
+        reset={"v": "v_reset", "b": "b + beta"},
+        reset_by_subtraction={},
+        output="spike",
+    )
+
+
+@dataclass(eq=False)
+class CubaEIF(ExtensionNode):
+    """EIF neuron behind a synapse, with an upstroke that begins at the threshold.
+
+    ``d/dt i = (w_in * input - i) / tau_syn``
+
+    ``d/dt v = (v_leak - v + delta_t * exp((v - v_threshold) / delta_t) + r * i) / tau``
+
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``.
+
+    Source: Gerstner et al., Neuronal Dynamics, 2014, section 5.2, with the synapse and values of norse.torch.LIFExCell.
+
+    Args:
+        tau_syn: synaptic time constant, in s; 0.005 if left out.
+        tau: membrane time constant, in s; 0.01 if left out.
+        r: resistance, in ohm; 1.0 if left out.
+        delta_t: width of the beginning of the upstroke, in V; 0.5 if left out.
+        v_leak: leak potential, where the neuron begins, in V; 0.1 if left out.
+        v_threshold: firing threshold, and where the upstroke begins, in V; 1.0 if left out.
+        v_reset: membrane potential after a spike, in V; 0.0 if left out.
+        w_in: input weight, in A; 1.0 if left out.
+
+    Raises:
+        ValueError: the shapes differ, or a value is outside of its domain.
+    """
+
+    tau_syn: np.ndarray | None = None
+    tau: np.ndarray | None = None
+    r: np.ndarray | None = None
+    delta_t: np.ndarray | None = None
+    v_leak: np.ndarray | None = None
+    v_threshold: np.ndarray | None = None
+    v_reset: np.ndarray | None = None
+    w_in: np.ndarray | None = None
+
+    defaults: ClassVar[Mapping[str, float]] = {
+        "tau_syn": 0.005,
+        "tau": 0.01,
+        "r": 1.0,
+        "delta_t": 0.5,
+        "v_leak": 0.1,
+        "v_threshold": 1.0,
+        "v_reset": 0.0,
+        "w_in": 1.0,
+    }
+    domains: ClassVar[Mapping[str, str]] = {
+        "tau_syn": "tau_syn > 0",
+        "tau": "tau > 0",
+        "delta_t": "delta_t > 0",
+    }
+    equations: ClassVar[Equations] = Equations(
+        state={"i": "0", "v": "v_leak"},
+        dynamics={
+            "i": "(w_in * input - i) / tau_syn",
+            "v": "(v_leak - v + delta_t * exp((v - v_threshold) / delta_t) + r * i) / tau",
+        },
+        spike="v > v_threshold",
+        reset={"v": "v_reset"},
+        reset_by_subtraction={},
+        output="spike",
+    )
+
+
+@dataclass(eq=False)
+class CubaAdEx(ExtensionNode):
+    """AdEx neuron behind a synapse; membrane and adaptation see each other before the step.
+
+    ``d/dt i = (w_in * input - i) / tau_syn``
+
+    ``d/dt v = (v_leak - v + delta_t * exp((v - v_threshold) / delta_t) - w + r * i) / tau``
+
+    ``d/dt w = (a * (before(v) - v_leak) - w) / tau_w``
+
+    A spike where ``v > v_threshold``,
+    and then ``v = v_reset``,
+    and then ``w = w + b``.
+
+    Source: Brette and Gerstner, J. Neurophysiol. 94, 2005, with the synapse and the step of norse.torch.LIFAdExCell.
+
+    Args:
+        tau_syn: synaptic time constant, in s; 0.005 if left out.
+        tau: membrane time constant, in s; 0.01 if left out.
+        tau_w: time constant of the adaptation, in s; 0.02 if left out.
+        r: resistance, in ohm; 1.0 if left out.
+        delta_t: width of the beginning of the upstroke, in V; 0.5 if left out.
+        v_leak: leak potential, where the neuron begins, in V; 0.1 if left out.
+        v_threshold: firing threshold, and where the upstroke begins, in V; 1.0 if left out.
+        v_reset: membrane potential after a spike, in V; 0.0 if left out.
+        w_in: input weight, in A; 1.0 if left out.
+        a: adaptation by the membrane potential, in 1; 0.5 if left out.
+        b: adaptation by each spike, in V; 0.2 if left out.
+
+    Raises:
+        ValueError: the shapes differ, or a value is outside of its domain.
+    """
+
+    tau_syn: np.ndarray | None = None
+    tau: np.ndarray | None = None
+    tau_w: np.ndarray | None = None
+    r: np.ndarray | None = None
+    delta_t: np.ndarray | None = None
+    v_leak: np.ndarray | None = None
+    v_threshold: np.ndarray | None = None
+    v_reset: np.ndarray | None = None
+    w_in: np.ndarray | None = None
+    a: np.ndarray | None = None
+    b: np.ndarray | None = None
+
+    defaults: ClassVar[Mapping[str, float]] = {
+        "tau_syn": 0.005,
+        "tau": 0.01,
+        "tau_w": 0.02,
+        "r": 1.0,
+        "delta_t": 0.5,
+        "v_leak": 0.1,
+        "v_threshold": 1.0,
+        "v_reset": 0.0,
+        "w_in": 1.0,
+        "a": 0.5,
+        "b": 0.2,
+    }
+    domains: ClassVar[Mapping[str, str]] = {
+        "tau_syn": "tau_syn > 0",
+        "tau": "tau > 0",
+        "tau_w": "tau_w > 0",
+        "delta_t": "delta_t > 0",
+    }
+    equations: ClassVar[Equations] = Equations(
+        state={"i": "0", "v": "v_leak", "w": "0"},
+        dynamics={
+            "i": "(w_in * input - i) / tau_syn",
+            "v": "(v_leak - v + delta_t * exp((v - v_threshold) / delta_t) - w + r * i) / tau",
+            "w": "(a * (before(v) - v_leak) - w) / tau_w",
+        },
+        spike="v > v_threshold",
+        reset={"v": "v_reset", "w": "w + b"},
+        reset_by_subtraction={},
+        output="spike",
+    )
+
+
+__all__ = [
+    "ALIF",
+    "EIF",
+    "QIF",
+    "AdEx",
+    "AdLIF",
+    "AdQIF",
+    "CubaALIF",
+    "CubaAdEx",
+    "CubaEIF",
+    "Izhikevich",
+    "JointIzhikevich",
+    "RefractoryLIF",
+    "ResonateAndFire",
+]

@@ -57,13 +57,20 @@ class Parameter:
     description: str = ""
 
 
+# The value of a state variable before the first step: a number, or what follows from the node's parameters.
+Initial = float | Callable[[Values], Array]
+
+
 @dataclass(frozen=True)
 class StateVariable:
-    """One state variable of a primitive, with its SI unit and its value before the first step."""
+    """One state variable of a primitive, with its SI unit.
+
+    Its value before the first step is a number, or follows from the node's parameters.
+    """
 
     name: str
     unit: str
-    initial: float
+    initial: Initial
     description: str
 
 
@@ -653,9 +660,20 @@ def _times_outputs(value: Array, gain: Array | float) -> Array:
 
 
 def assign(module: torch.nn.Module, path: str, value: Given) -> None:
-    """Sets an attribute of a module inside of a module."""
-    owner, _, name = path.rpartition(".")
-    setattr(module.get_submodule(owner), name, value)
+    """Sets an attribute of a module inside of a module, or a field of a record: the module then holds another one."""
+    name, _, rest = path.partition(".")
+    setattr(module, name, _with(getattr(module, name), rest, value))
+
+
+def _with(held: Any, path: str, value: Given) -> Any:
+    """What is held, with another value under a path in it. Named tuples are shared, and so copied."""
+    name, _, rest = path.partition(".")
+    inner = _with(getattr(held, name), rest, value) if rest else value
+    if isinstance(held, tuple):
+        record: Any = held
+        return record._replace(**{name: inner})
+    setattr(held, name, inner)
+    return held
 
 
 def never_read(module: Held, dt: float) -> Values:

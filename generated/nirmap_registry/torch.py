@@ -2,9 +2,10 @@
 #   mappings/nir.yaml sha256:481e67568089c435
 #   mappings/extensions/adaptive.yaml sha256:11eddf314ecd6412
 #   mappings/extensions/exponential.yaml sha256:cdb20b46dcf66b4a
-#   mappings/extensions/quadratic.yaml sha256:669ea6922d885456
+#   mappings/extensions/quadratic.yaml sha256:6144b07a9de575ed
 #   mappings/extensions/refractory.yaml sha256:8ce21aaa61c6798e
 #   mappings/extensions/resonating.yaml sha256:e8e25f3bec41101b
+#   mappings/extensions/synaptic.yaml sha256:0ab0481cd1d8797a
 #   mappings/frameworks/torch.yaml sha256:73dabf09c5e63101
 """Registry of torch: Plain PyTorch with the reference modules of nirmap.
 
@@ -29,7 +30,11 @@ from nirmap_registry.neurons import (
     AdEx,
     AdLIF,
     AdQIF,
+    CubaAdEx,
+    CubaALIF,
+    CubaEIF,
     Izhikevich,
+    JointIzhikevich,
     RefractoryLIF,
     ResonateAndFire,
 )
@@ -645,6 +650,59 @@ def read_izhikevich_from_izhikevich(module: rows.Held, dt: float) -> rows.Values
     }
 
 
+def build_joint_izhikevich_as_joint_izhikevich(
+    node: rows.Values, dt: float, to: rows.Placement
+) -> torch.nn.Module:
+    """nir.JointIzhikevich as nirmap_registry.neurons.JointIzhikevich."""
+    tau = node["tau"]
+    r = node["r"]
+    k = node["k"]
+    slope = node["slope"]
+    bias = node["bias"]
+    a = node["a"]
+    b = node["b"]
+    v_threshold = node["v_threshold"]
+    v_reset = node["v_reset"]
+    d = node["d"]
+    v_initial = node["v_initial"]
+    u_initial = node["u_initial"]
+    module: torch.nn.Module = JointIzhikevich(
+        tau=to.tensor(tau),
+        r=to.tensor(r),
+        k=to.tensor(k),
+        slope=to.tensor(slope),
+        bias=to.tensor(bias),
+        a=to.tensor(a),
+        b=to.tensor(b),
+        v_threshold=to.tensor(v_threshold),
+        v_reset=to.tensor(v_reset),
+        d=to.tensor(d),
+        v_initial=to.tensor(v_initial),
+        u_initial=to.tensor(u_initial),
+        dt=dt,
+        surrogate=to.surrogate,
+    )
+    return module
+
+
+def read_joint_izhikevich_from_joint_izhikevich(module: rows.Held, dt: float) -> rows.Values:
+    """nirmap_registry.neurons.JointIzhikevich as nir.JointIzhikevich."""
+    return {
+        "tau": rows.array(module.tau),
+        "r": rows.array(module.r),
+        "k": rows.array(module.k),
+        "slope": rows.array(module.slope),
+        "bias": rows.array(module.bias),
+        "a": rows.array(module.a),
+        "b": rows.array(module.b),
+        "v_threshold": rows.array(module.v_threshold),
+        "v_reset": rows.array(module.v_reset),
+        "d": rows.array(module.d),
+        "v_initial": rows.array(module.v_initial),
+        "u_initial": rows.array(module.u_initial),
+    }
+
+
 def build_refractory_lif_as_refractory_lif(
     node: rows.Values, dt: float, to: rows.Placement
 ) -> torch.nn.Module:
@@ -712,6 +770,136 @@ def read_resonate_and_fire_from_resonate_and_fire(module: rows.Held, dt: float) 
         "v_threshold": rows.array(module.v_threshold),
         "u_reset": rows.array(module.u_reset),
         "v_reset": rows.array(module.v_reset),
+    }
+
+
+def build_cuba_alif_as_cuba_alif(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn.Module:
+    """nir.CubaALIF as nirmap_registry.neurons.CubaALIF."""
+    tau_syn = node["tau_syn"]
+    tau = node["tau"]
+    tau_b = node["tau_b"]
+    r = node["r"]
+    v_leak = node["v_leak"]
+    v_threshold = node["v_threshold"]
+    v_reset = node["v_reset"]
+    w_in = node["w_in"]
+    beta = node["beta"]
+    module: torch.nn.Module = CubaALIF(
+        tau_syn=to.tensor(tau_syn),
+        tau=to.tensor(tau),
+        tau_b=to.tensor(tau_b),
+        r=to.tensor(r),
+        v_leak=to.tensor(v_leak),
+        v_threshold=to.tensor(v_threshold),
+        v_reset=to.tensor(v_reset),
+        w_in=to.tensor(w_in),
+        beta=to.tensor(beta),
+        dt=dt,
+        surrogate=to.surrogate,
+        method=to.method,
+    )
+    return module
+
+
+def read_cuba_alif_from_cuba_alif(module: rows.Held, dt: float) -> rows.Values:
+    """nirmap_registry.neurons.CubaALIF as nir.CubaALIF."""
+    return {
+        "tau_syn": rows.array(module.tau_syn),
+        "tau": rows.array(module.tau),
+        "tau_b": rows.array(module.tau_b),
+        "r": rows.array(module.r),
+        "v_leak": rows.array(module.v_leak),
+        "v_threshold": rows.array(module.v_threshold),
+        "v_reset": rows.array(module.v_reset),
+        "w_in": rows.array(module.w_in),
+        "beta": rows.array(module.beta),
+    }
+
+
+def build_cuba_eif_as_cuba_eif(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn.Module:
+    """nir.CubaEIF as nirmap_registry.neurons.CubaEIF."""
+    tau_syn = node["tau_syn"]
+    tau = node["tau"]
+    r = node["r"]
+    delta_t = node["delta_t"]
+    v_leak = node["v_leak"]
+    v_threshold = node["v_threshold"]
+    v_reset = node["v_reset"]
+    w_in = node["w_in"]
+    module: torch.nn.Module = CubaEIF(
+        tau_syn=to.tensor(tau_syn),
+        tau=to.tensor(tau),
+        r=to.tensor(r),
+        delta_t=to.tensor(delta_t),
+        v_leak=to.tensor(v_leak),
+        v_threshold=to.tensor(v_threshold),
+        v_reset=to.tensor(v_reset),
+        w_in=to.tensor(w_in),
+        dt=dt,
+        surrogate=to.surrogate,
+    )
+    return module
+
+
+def read_cuba_eif_from_cuba_eif(module: rows.Held, dt: float) -> rows.Values:
+    """nirmap_registry.neurons.CubaEIF as nir.CubaEIF."""
+    return {
+        "tau_syn": rows.array(module.tau_syn),
+        "tau": rows.array(module.tau),
+        "r": rows.array(module.r),
+        "delta_t": rows.array(module.delta_t),
+        "v_leak": rows.array(module.v_leak),
+        "v_threshold": rows.array(module.v_threshold),
+        "v_reset": rows.array(module.v_reset),
+        "w_in": rows.array(module.w_in),
+    }
+
+
+def build_cuba_ad_ex_as_cuba_ad_ex(node: rows.Values, dt: float, to: rows.Placement) -> torch.nn.Module:
+    """nir.CubaAdEx as nirmap_registry.neurons.CubaAdEx."""
+    tau_syn = node["tau_syn"]
+    tau = node["tau"]
+    tau_w = node["tau_w"]
+    r = node["r"]
+    delta_t = node["delta_t"]
+    v_leak = node["v_leak"]
+    v_threshold = node["v_threshold"]
+    v_reset = node["v_reset"]
+    w_in = node["w_in"]
+    a = node["a"]
+    b = node["b"]
+    module: torch.nn.Module = CubaAdEx(
+        tau_syn=to.tensor(tau_syn),
+        tau=to.tensor(tau),
+        tau_w=to.tensor(tau_w),
+        r=to.tensor(r),
+        delta_t=to.tensor(delta_t),
+        v_leak=to.tensor(v_leak),
+        v_threshold=to.tensor(v_threshold),
+        v_reset=to.tensor(v_reset),
+        w_in=to.tensor(w_in),
+        a=to.tensor(a),
+        b=to.tensor(b),
+        dt=dt,
+        surrogate=to.surrogate,
+    )
+    return module
+
+
+def read_cuba_ad_ex_from_cuba_ad_ex(module: rows.Held, dt: float) -> rows.Values:
+    """nirmap_registry.neurons.CubaAdEx as nir.CubaAdEx."""
+    return {
+        "tau_syn": rows.array(module.tau_syn),
+        "tau": rows.array(module.tau),
+        "tau_w": rows.array(module.tau_w),
+        "r": rows.array(module.r),
+        "delta_t": rows.array(module.delta_t),
+        "v_leak": rows.array(module.v_leak),
+        "v_threshold": rows.array(module.v_threshold),
+        "v_reset": rows.array(module.v_reset),
+        "w_in": rows.array(module.w_in),
+        "a": rows.array(module.a),
+        "b": rows.array(module.b),
     }
 
 
@@ -1388,6 +1576,61 @@ ROWS: Final[tuple[rows.Row, ...]] = (
         ),
     ),
     rows.Row(
+        node="JointIzhikevich",
+        module=JointIzhikevich,
+        path="nirmap_registry.neurons.JointIzhikevich",
+        source="mappings/extensions/quadratic.yaml:119",
+        discretisation="forward_euler",
+        build=build_joint_izhikevich_as_joint_izhikevich,
+        read=read_joint_izhikevich_from_joint_izhikevich,
+        reads_only_if=(
+            rows.ModuleConstraint(
+                that="module.dt == dt",
+                because="the module was built for another time step",
+                do="",
+                attributes=("dt",),
+                holds=lambda module, dt: bool(np.all(rows.array(module.dt) == dt)),
+            ),
+        ),
+        state=rows.StateCall(
+            call="explicit", argument="state", variables=(rows.Variable("v", "v"), rows.Variable("u", "u"))
+        ),
+        arguments=(
+            "tau",
+            "r",
+            "k",
+            "slope",
+            "bias",
+            "a",
+            "b",
+            "v_threshold",
+            "v_reset",
+            "d",
+            "v_initial",
+            "u_initial",
+            "dt",
+            "surrogate",
+        ),
+        accounted=frozenset(
+            {
+                "a",
+                "b",
+                "bias",
+                "d",
+                "dt",
+                "k",
+                "r",
+                "slope",
+                "surrogate",
+                "tau",
+                "u_initial",
+                "v_initial",
+                "v_reset",
+                "v_threshold",
+            }
+        ),
+    ),
+    rows.Row(
         node="RefractoryLIF",
         module=RefractoryLIF,
         path="nirmap_registry.neurons.RefractoryLIF",
@@ -1436,6 +1679,151 @@ ROWS: Final[tuple[rows.Row, ...]] = (
         ),
         arguments=("tau", "omega", "r", "v_threshold", "u_reset", "v_reset", "dt", "surrogate"),
         accounted=frozenset({"dt", "omega", "r", "surrogate", "tau", "u_reset", "v_reset", "v_threshold"}),
+    ),
+    rows.Row(
+        node="CubaALIF",
+        module=CubaALIF,
+        path="nirmap_registry.neurons.CubaALIF",
+        source="mappings/extensions/synaptic.yaml:6",
+        discretisation="forward_euler",
+        takes_method=True,
+        build=build_cuba_alif_as_cuba_alif,
+        read=read_cuba_alif_from_cuba_alif,
+        reads_only_if=(
+            rows.ModuleConstraint(
+                that="module.dt == dt",
+                because="the module was built for another time step",
+                do="",
+                attributes=("dt",),
+                holds=lambda module, dt: bool(np.all(rows.array(module.dt) == dt)),
+            ),
+        ),
+        state=rows.StateCall(
+            call="explicit",
+            argument="state",
+            variables=(rows.Variable("v", "v"), rows.Variable("i", "i"), rows.Variable("b", "b")),
+        ),
+        arguments=(
+            "tau_syn",
+            "tau",
+            "tau_b",
+            "r",
+            "v_leak",
+            "v_threshold",
+            "v_reset",
+            "w_in",
+            "beta",
+            "dt",
+            "surrogate",
+            "method",
+        ),
+        accounted=frozenset(
+            {
+                "beta",
+                "dt",
+                "method",
+                "r",
+                "surrogate",
+                "tau",
+                "tau_b",
+                "tau_syn",
+                "v_leak",
+                "v_reset",
+                "v_threshold",
+                "w_in",
+            }
+        ),
+    ),
+    rows.Row(
+        node="CubaEIF",
+        module=CubaEIF,
+        path="nirmap_registry.neurons.CubaEIF",
+        source="mappings/extensions/synaptic.yaml:52",
+        discretisation="forward_euler",
+        build=build_cuba_eif_as_cuba_eif,
+        read=read_cuba_eif_from_cuba_eif,
+        reads_only_if=(
+            rows.ModuleConstraint(
+                that="module.dt == dt",
+                because="the module was built for another time step",
+                do="",
+                attributes=("dt",),
+                holds=lambda module, dt: bool(np.all(rows.array(module.dt) == dt)),
+            ),
+        ),
+        state=rows.StateCall(
+            call="explicit", argument="state", variables=(rows.Variable("i", "i"), rows.Variable("v", "v"))
+        ),
+        arguments=(
+            "tau_syn",
+            "tau",
+            "r",
+            "delta_t",
+            "v_leak",
+            "v_threshold",
+            "v_reset",
+            "w_in",
+            "dt",
+            "surrogate",
+        ),
+        accounted=frozenset(
+            {"delta_t", "dt", "r", "surrogate", "tau", "tau_syn", "v_leak", "v_reset", "v_threshold", "w_in"}
+        ),
+    ),
+    rows.Row(
+        node="CubaAdEx",
+        module=CubaAdEx,
+        path="nirmap_registry.neurons.CubaAdEx",
+        source="mappings/extensions/synaptic.yaml:93",
+        discretisation="forward_euler",
+        build=build_cuba_ad_ex_as_cuba_ad_ex,
+        read=read_cuba_ad_ex_from_cuba_ad_ex,
+        reads_only_if=(
+            rows.ModuleConstraint(
+                that="module.dt == dt",
+                because="the module was built for another time step",
+                do="",
+                attributes=("dt",),
+                holds=lambda module, dt: bool(np.all(rows.array(module.dt) == dt)),
+            ),
+        ),
+        state=rows.StateCall(
+            call="explicit",
+            argument="state",
+            variables=(rows.Variable("i", "i"), rows.Variable("v", "v"), rows.Variable("w", "w")),
+        ),
+        arguments=(
+            "tau_syn",
+            "tau",
+            "tau_w",
+            "r",
+            "delta_t",
+            "v_leak",
+            "v_threshold",
+            "v_reset",
+            "w_in",
+            "a",
+            "b",
+            "dt",
+            "surrogate",
+        ),
+        accounted=frozenset(
+            {
+                "a",
+                "b",
+                "delta_t",
+                "dt",
+                "r",
+                "surrogate",
+                "tau",
+                "tau_syn",
+                "tau_w",
+                "v_leak",
+                "v_reset",
+                "v_threshold",
+                "w_in",
+            }
+        ),
     ),
 )
 GRAPHS: Final[tuple[rows.Row, ...]] = ()

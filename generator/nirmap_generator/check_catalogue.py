@@ -32,6 +32,9 @@ def _check_equations(primitive: Primitive, problems: Problems) -> None:
             found, expected = f"equation for {name!r}", "one for a state variable of the primitive"
             do = did_you_mean(name, primitive.state) or f"declare {name} under state, or remove the equation"
             problems.add(located.place.problem(found, expected, do))
+    for variable in primitive.state.values():
+        check_names(variable.initial, primitive.parameters, problems)
+    _check_before(primitive, problems)
     for parameter in primitive.parameters.values():
         if parameter.domain is not None:
             _check_domain(parameter, parameter.domain, problems)
@@ -71,6 +74,24 @@ def _check_domain(parameter: Parameter, domain: Located, problems: Problems) -> 
     elif parameter.default is not None and not evaluate(domain.expression, {name: parameter.default}):
         found, expected = f"a default of {parameter.default:g}", f"one with {domain.expression.text}"
         problems.add(domain.place.problem(found, expected, "correct the default, or the domain"))
+
+
+def _check_before(primitive: Primitive, problems: Problems) -> None:
+    """``before`` is asked of a state variable, and in the equations of the dynamics: a reset comes after the step."""
+    others = [*primitive.reset.values(), *primitive.reset_by_subtraction.values()]
+    others += [located for located in (primitive.spike, primitive.output) if located is not None]
+    others += [variable.initial for variable in primitive.state.values()]
+    for located in others:
+        if "before" in located.expression.functions:
+            problems.add(located.place.problem("before()", "it in an equation of the dynamics only"))
+    for located in primitive.dynamics.values():
+        for node in ast.walk(located.expression.tree):
+            if not isinstance(node, ast.Call) or ast.unparse(node.func) != "before":
+                continue
+            asked = ast.unparse(node.args[0])
+            if asked not in primitive.state:
+                known = ", ".join(primitive.state)
+                problems.add(located.place.problem(f"before({asked})", f"before of one of {known}"))
 
 
 def _check_equivalence(primitive: Primitive, problems: Problems) -> None:

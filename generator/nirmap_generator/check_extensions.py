@@ -14,7 +14,7 @@ from nirmap_generator.vocabulary import FUNCTIONS
 _IMPORTED = frozenset({"ClassVar", "Equations", "ExtensionNode", "Mapping", "Neuron", "State"})
 _CLASS_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
 # Names of what the generated functions take, import or compute beside the quantities of the neuron.
-_LOCAL = "after exp_difference exprel input input_type metadata output_type self state super"
+_LOCAL = "after before exp_difference exprel input input_type metadata output_type self state super"
 # Attributes of the generated classes, those that they inherit from torch.nn.Module and nir.NIRNode included.
 _ATTRIBUTES = """
     T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda defaults domains double

@@ -101,7 +101,8 @@ def _matrix(primitive: Primitive) -> dict[str, dict[str, Any]]:
     matrix: dict[str, dict[str, Any]] = {}
     for name, located in primitive.dynamics.items():
         try:
-            rate = symbolic(located.expression, symbols)
+            # All rates of an exact step are those before it.
+            rate = symbolic(located.expression, symbols, functions={"before": lambda value: value})
         except NotSymbolic as error:
             raise NotExact(str(error)) from error
         row = {source: sympy.simplify(rate.diff(symbols[source])) for source in primitive.dynamics}

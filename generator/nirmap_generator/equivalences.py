@@ -17,6 +17,9 @@ from nirmap_generator.symbolic import NotSymbolic, equal, symbolic
 
 Symbols = dict[str, Any]
 
+# What the names of state variables of the equivalent node end with; no name of a file has a space.
+_INNER = " of the equivalent node"
+
 
 def prove_catalogue(catalogue: Catalogue, problems: Problems) -> None:
     """Proves every equivalence of the catalogue."""
@@ -46,11 +49,19 @@ class _NotProven(Exception):
 
 def _symbolic(located: Located, symbols: Symbols, expression: Expression | None = None) -> Any:
     try:
-        return symbolic(expression or located.expression, symbols)
+        return symbolic(expression or located.expression, symbols, functions={"before": _before})
     except NotSymbolic as error:
         found = f"no proof, for {error}"
         expected = "arithmetic, exp, log, sqrt, abs, minimum, maximum and where, on numbers"
         raise _NotProven(located.place.problem(found, expected)) from error
+
+
+def _before(value: Any) -> Any:
+    """A state variable before the step: it is converted as the variable is, and may be any other number."""
+    import sympy
+
+    inner = [symbol for symbol in value.free_symbols if symbol.name.endswith(_INNER)]
+    return value.xreplace({symbol: sympy.Symbol(f"{symbol.name}before", real=True) for symbol in inner})
 
 
 @dataclass
@@ -71,7 +82,7 @@ class _Proof:
         changed = {name: _symbolic(entry, scope) for name, entry in equivalence.parameters.items()}
         self.other: Symbols = {**self.node, **changed}
         self.maps = {name: self.affine(entry) for name, entry in equivalence.state.items()}
-        inner = {name: sympy.Symbol(f"{name}_", real=True) for name in primitive.state}
+        inner = {name: sympy.Symbol(f"{name}{_INNER}", real=True) for name in primitive.state}
         outer = {name: shift + scale * inner[name] for name, (shift, scale) in self.maps.items()}
         x = sympy.Symbol("input", real=True)
         self.here: Symbols = {**self.node, **outer, "input": x}

@@ -233,7 +233,9 @@ class _Evaluation:
         if name == "transpose":
             (array,) = arguments
             return array.value if isinstance(array, Transposed) else Transposed(array)
-        if name in ("size", "ndim", "delayed") or any(_is_opaque(argument) for argument in arguments):
+        if name in ("size", "ndim", "delayed", "before") or any(
+            _is_opaque(argument) for argument in arguments
+        ):
             return Opaque(name, tuple(arguments))
         return self.converted(node, name, arguments)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nirmap_generator.check import WISHES, build_expressions, module_paths
+from nirmap_generator.evaluate import evaluate
 from nirmap_generator.model import (
     AffineMap,
     ClassReference,
@@ -276,6 +277,39 @@ def module_array(located: Located) -> str:
 def self_python(located: Located, primitive: Primitive) -> str:
     """An expression in a reference module: parameters are attributes."""
     return to_torch(located.expression, {name: f"self.{name}" for name in primitive.parameters})
+
+
+def initial(located: Located) -> str:
+    """The value of a state variable before the first step: a number, or a function of the node's parameters."""
+    if not located.expression.names:
+        return _number(located)
+    return f"lambda node: {node_python(located)}"
+
+
+def initial_torch(located: Located, primitive: Primitive) -> str:
+    """The same in a reference module, of the shape of the input."""
+    if not located.expression.names:
+        return f"torch.full_like(input, {_number(located)})"
+    return f"torch.zeros_like(input) + ({self_python(located, primitive)})"
+
+
+def _number(located: Located) -> str:
+    return repr(float(str(evaluate(located.expression, {}))))
+
+
+def initial_only(primitive: Primitive) -> list[str]:
+    """The parameters that say where the state begins, and nothing else."""
+    equations = [*primitive.dynamics.values(), *primitive.reset.values()]
+    equations += [*primitive.reset_by_subtraction.values()]
+    equations += [located for located in (primitive.spike, primitive.output) if located is not None]
+    used = {name for located in equations for name in located.expression.names}
+    begins = {name for variable in primitive.state.values() for name in variable.initial.expression.names}
+    return [name for name in primitive.parameters if name in begins - used]
+
+
+def looks_back(primitive: Primitive) -> bool:
+    """Whether an equation speaks of the state before the step."""
+    return any("before" in located.expression.functions for located in primitive.dynamics.values())
 
 
 def distance(located: Located, primitive: Primitive) -> str:

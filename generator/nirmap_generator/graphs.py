@@ -73,7 +73,9 @@ def primitive_of(row: Row, catalogue: Catalogue) -> Primitive:
             by_subtraction[f"{member.name}.{name}"] = replace(located, expression=expression)
         kept = f"{member.name}.{OUTPUT}"
         if kept in declared:
-            state[kept] = StateVariable(kept, "", "what the node gave in the step before", 0.0)
+            state[kept] = StateVariable(
+                kept, "", "what the node gave in the step before", Located(parse("0"), row.place)
+            )
     return Primitive(
         name=GRAPH,
         description="A small graph.",

@@ -57,12 +57,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class StateVariable:
-    """One state variable of a primitive."""
+    """One state variable of a primitive; its value before the first step is a formula of the parameters."""
 
     name: str
     unit: str
     description: str
-    initial: float
+    initial: Located
 
 
 @dataclass(frozen=True)

@@ -121,10 +121,7 @@ class Parser:
                 key: self.parameter(key, entry, place / "parameters" / key)
                 for key, entry in data["parameters"].items()
             },
-            state={
-                key: StateVariable(key, entry["unit"], entry["description"], float(entry.get("initial", 0)))
-                for key, entry in data.get("state", {}).items()
-            },
+            state=self.state_variables(data.get("state", {}), place / "state"),
             dynamics=self.table(data, "dynamics", place),
             spike=self.optional(data, "spike", place),
             reset=self.table(data, "reset", place),
@@ -139,6 +136,15 @@ class Parser:
             source=data.get("source", ""),
             typical_input=None if low is None else (float(low), float(high)),
         )
+
+    def state_variables(self, data: Mapping[str, Any], place: Place) -> dict[str, StateVariable]:
+        """The state variables of a primitive."""
+        found: dict[str, StateVariable] = {}
+        for name, entry in data.items():
+            initial = self.located(str(entry.get("initial", 0)), place / name / "initial")
+            if initial is not None:
+                found[name] = StateVariable(name, entry["unit"], entry["description"], initial)
+        return found
 
     def parameter(self, name: str, data: Mapping[str, Any], place: Place) -> Parameter:
         """One parameter of a primitive."""

@@ -27,6 +27,10 @@ from nirmap_generator.filters import (
     free_variable,
     function_name,
     function_row,
+    initial,
+    initial_only,
+    initial_torch,
+    looks_back,
     module_array,
     module_condition,
     module_constraints,
@@ -55,7 +59,7 @@ from nirmap_generator.model import (
 )
 from nirmap_generator.rewrites import Rewrite
 from nirmap_generator.spelling import quote, to_python
-from nirmap_generator.typesetting import derivative, equation, markdown, modules, symbol
+from nirmap_generator.typesetting import derivative, equation, initial_latex, markdown, modules, symbol
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -96,6 +100,11 @@ class Renderer:
             equivalent_name,
             exact_step,
             float_literal,
+            initial,
+            initial_only,
+            initial_torch,
+            looks_back,
+            initial_latex,
             free_variable,
             function_name,
             function_row,

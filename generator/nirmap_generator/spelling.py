@@ -148,6 +148,8 @@ class _Writer:
     def call(self, node: ast.Call, name: str) -> ast.expr:
         """A call, as the table of functions spells it."""
         function = FUNCTIONS[name]
+        if name == "before" and self.on_tensors:
+            return _parsed(f"before[{ast.unparse(node.args[0])!r}]")
         arguments: list[ast.expr] = []
         for argument, takes in zip(node.args, function.arguments, strict=True):
             entry = (

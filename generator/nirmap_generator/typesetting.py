@@ -12,8 +12,9 @@ import re
 from typing import Any
 
 from nirmap_generator.check_files import is_shared
+from nirmap_generator.evaluate import evaluate
 from nirmap_generator.expressions import Expression
-from nirmap_generator.model import Framework, Primitive
+from nirmap_generator.model import Framework, Located, Primitive
 from nirmap_generator.symbolic import symbolic
 
 # What has a meaning in a line of Markdown; a dollar sign is dealt with by itself.
@@ -49,9 +50,10 @@ def equation(expression: Expression) -> str:
     """
     sympy: Any = importlib.import_module("sympy")
     names = {name: sympy.Symbol(name) for name in expression.names}
-    form = symbolic(expression, names, functions={"delayed": _delayed})
+    form = symbolic(expression, names, functions={"delayed": _delayed, "before": _before})
     decimals = _decimals(expression)
     spelled: dict[Any, str] = {names[name]: symbol(name) for name in names}
+    spelled |= {_before(names[name]): f"{{{symbol(name)}}}^{{-}}" for name in names}
     for value, text in decimals.items():
         # As the file writes it: 0.04, and not 1/25.
         spelled[sympy.Symbol(text)] = text
@@ -61,6 +63,13 @@ def equation(expression: Expression) -> str:
     for punctuation, letters in _IN_LETTERS:
         latex = latex.replace(punctuation, letters)
     return latex
+
+
+def initial_latex(located: Located) -> str:
+    """The value of a state variable before the first step, for a cell of a table."""
+    if located.expression.names:
+        return f"${equation(located.expression)}$"
+    return repr(float(str(evaluate(located.expression, {}))))
 
 
 def derivative(name: str) -> str:
@@ -87,6 +96,12 @@ def _delayed(value: Any, by: Any) -> Any:
     """A signal of some time ago, as a function of time."""
     sympy: Any = importlib.import_module("sympy")
     return sympy.Function(symbol(str(value)))(sympy.Symbol("t") - by)
+
+
+def _before(value: Any) -> Any:
+    """A state variable before the step."""
+    sympy: Any = importlib.import_module("sympy")
+    return sympy.Symbol(f"{value} before")
 
 
 def _decimals(expression: Expression) -> dict[Any, str]:

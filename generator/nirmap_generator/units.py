@@ -119,6 +119,9 @@ def check_primitive(primitive: Primitive, problems: Problems) -> None:
     values = {name: _declared(entry.unit) for name, entry in primitive.parameters.items()}
     state = {name: _declared(entry.unit) for name, entry in primitive.state.items()}
     scope = {**values, **state, "input": _declared(primitive.input_unit), "spike": NUMBER}
+    for name, declared in primitive.state.items():
+        if declared.initial.expression.names:  # a number is in the unit of the variable
+            _check(declared.initial, values, state[name], f"{name} before the first step", problems)
     for name, located in primitive.dynamics.items():
         variable = state.get(name)
         rate = _ANY if variable is None else variable / SECOND
@@ -290,7 +293,16 @@ class _Units:
                 return NUMBER
             case "full_like":
                 return self.of(arguments[1])
-            case "abs" | "next_above" | "next_below" | "transpose" | "diagonal" | "tensor" | "number":
+            case (
+                "before"
+                | "abs"
+                | "next_above"
+                | "next_below"
+                | "transpose"
+                | "diagonal"
+                | "tensor"
+                | "number"
+            ):
                 return self.of(arguments[0])
             case _:
                 raise _Inconsistent(f"a call of {name}, which has no unit", "a number or a condition")

@@ -108,5 +108,6 @@ _ROWS = (
     ),
     # In the catalogue's equations only.
     Function("delayed", ("number", "number"), None, "the first, as it was the second (in s) ago"),
+    Function("before", ("number",), None, "a state variable, as it was before the step", torch="before"),
 )
 FUNCTIONS: Mapping[str, Function] = MappingProxyType({row.name: row for row in _ROWS})

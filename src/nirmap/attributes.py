@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from nirmap.cells import Cell
 
 MISSING = object()
+# The names that lead from a record, through records in it, to a value.
+Fields = tuple[str, ...]
 
 
 def buffers_of(module: torch.nn.Module) -> dict[str, Any]:
@@ -48,18 +51,12 @@ class Unknown:
 
     def __init__(self, cell: Cell, attributes: tuple[str, ...]) -> None:
         self.attributes = attributes
-        self.entries: list[
-            tuple[str, str | None, str]
-        ] = []  # attribute, field of the record, buffer of the cell
+        self.entries: list[tuple[str, Fields, str]] = []  # attribute, path in the record, buffer of the cell
         for attribute in attributes:
-            value: Any = getattr(cell.module, attribute)
-            names = _fields(value)
-            fields: dict[str | None, Any] = {name: getattr(value, name) for name in names} or {None: value}
-            for field, tensor in fields.items():
-                if isinstance(tensor, torch.Tensor):
-                    buffer = "_".join(filter(None, (attribute, field)))
-                    cell.register_buffer(buffer, tensor)
-                    self.entries.append((attribute, field, buffer))
+            for path, tensor in _tensors(getattr(cell.module, attribute)):
+                buffer = "_".join((attribute, *path))
+                cell.register_buffer(buffer, tensor)
+                self.entries.append((attribute, path, buffer))
 
     def buffers(self) -> set[str]:
         """The names of the cell's buffers."""
@@ -68,13 +65,9 @@ class Unknown:
     def now(self, cell: Cell, attribute: str) -> Any:
         """The attribute with the tensors that the cell holds now; the same object where none is another one."""
         value: Any = getattr(cell.module, attribute)
-        for owner, field, buffer in self.entries:
+        for owner, path, buffer in self.entries:
             if owner == attribute:
-                tensor: torch.Tensor = getattr(cell, buffer)
-                if field is None:
-                    value = tensor
-                elif getattr(value, field) is not tensor:
-                    value = _with_field(value, field, tensor)
+                value = _with_tensor(value, path, getattr(cell, buffer))
         return value
 
     def replace(self, cell: Cell) -> list[tuple[str, Any]]:
@@ -92,6 +85,23 @@ class Unknown:
         self.replace(cell)
 
 
+def _tensors(value: Any, path: Fields = ()) -> Iterator[tuple[Fields, torch.Tensor]]:
+    """A tensor, or those in a record and in the records there, with the fields that lead to them."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    for name in _fields(value):
+        yield from _tensors(getattr(value, name), (*path, name))
+
+
+def _with_tensor(value: Any, path: Fields, tensor: torch.Tensor) -> Any:
+    """The value, or a copy of the record, with another tensor at the end of a path; the same object if it is there."""
+    if not path:
+        return tensor
+    before = getattr(value, path[0])
+    after = _with_tensor(before, path[1:], tensor)
+    return value if after is before else _with_field(value, path[0], after)
+
+
 def _fields(record: Any) -> list[str]:
     """The fields of a named tuple or a dataclass; none for anything else."""
     if dataclasses.is_dataclass(record):
@@ -100,7 +110,7 @@ def _fields(record: Any) -> list[str]:
     return list(names)
 
 
-def _with_field(record: Any, name: str, value: torch.Tensor) -> Any:
+def _with_field(record: Any, name: str, value: Any) -> Any:
     """A copy of a record with another value of a field."""
     exchange: Any = dataclasses.replace if dataclasses.is_dataclass(record) else _exchange
     return exchange(record, **{name: value})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import importlib
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -290,7 +290,7 @@ class Cell(torch.nn.Module):
         if name in self.entries:
             shape = torch.Size([*shape, attribute(self.module, self.entries[name])])
         if value is None:
-            value = input.new_full(shape, self.initial[name])
+            value = self.begins(name, input, shape)
         elif self.graph is None and value.shape != shape:
             # Some modules begin anew, and say nothing, when the state is not of the shape of the input.
             value = value.expand(shape)
@@ -301,6 +301,17 @@ class Cell(torch.nn.Module):
         value = value if times is None else value * times
         later = self.call.reset_in_next_step
         return value if later is None or not _is_potential(name) else later.undone(self.module, value)
+
+    def begins(self, name: str, input: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        """A state variable before the first step, in the node's own units, of a shape and the dtype of the input.
+
+        Where it follows from the node's parameters, it is from those that would be written now.
+        """
+        initial = self.initial[name]
+        if isinstance(initial, float):
+            return input.new_full(tuple(shape), initial)
+        value = np.asarray(initial(self.read(self.recipe.row(), self.recipe.dt)))
+        return torch.as_tensor(value, dtype=input.dtype, device=input.device).expand(tuple(shape))
 
     def _outward(self, name: str, value: torch.Tensor) -> torch.Tensor:
         times = self._now(f"times_{name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,7 +14,9 @@ from nirmap.delays import Edge, delayed_edges
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import (
     AffineMap,
+    Array,
     Equivalence,
+    Initial,
     NormalForm,
     Primitive,
     Row,
@@ -53,7 +56,9 @@ def primitive_of(row: Row) -> Primitive:
         return PRIMITIVES[row.node]
     members = [(name, PRIMITIVES[node]) for name, node in row.graph.nodes]
     variables = {
-        f"{name}.{variable.name}": replace(variable, name=f"{name}.{variable.name}")
+        f"{name}.{variable.name}": replace(
+            variable, name=f"{name}.{variable.name}", initial=_initial_within(name, variable.initial)
+        )
         for name, primitive in members
         for variable in primitive.state
     }
@@ -116,6 +121,14 @@ def _equivalence(graph: SubGraph) -> Equivalence | None:
         },
         output=next((_map_within(name, entry.output) for name, entry in last.items()), AffineMap()),
     )
+
+
+def _initial_within(name: str, initial: Initial) -> Initial:
+    """Where a variable of a node begins, from the parameters of the graph."""
+    if isinstance(initial, float):
+        return initial
+    begins: Callable[[Values], Array] = initial
+    return lambda values: begins(parameters_of(values, name))
 
 
 def _within(name: str, variable: str | None) -> str | None:

@@ -19,15 +19,16 @@ class Equations:
     """What a node does in a time step, as the mappings write it.
 
     Attributes:
-        state: the state variables, each with its value before the first step.
-        dynamics: ``d/dt`` of each, in the order in which they are stepped; each sees those before it as they are then.
+        state: the state variables, each with its value before the first step, from the parameters.
+        dynamics: ``d/dt`` of each, in the order in which they are stepped; each sees those before it as they are then,
+            and ``before(x)`` is x as it was before the step.
         spike: the condition for a spike; empty for none.
         reset: what a spike sets state variables to, in the same step and in this order.
         reset_by_subtraction: the same, where the node is reset by subtraction.
         output: what leaves the node, ``spike`` for the spikes.
     """
 
-    state: Mapping[str, float]
+    state: Mapping[str, str]
     dynamics: Mapping[str, str]
     spike: str
     reset: Mapping[str, str]

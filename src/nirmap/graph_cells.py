@@ -70,7 +70,7 @@ class GraphCell(torch.nn.Module):
             shape = (*batch, *(entry.shape or ()))
             for variable in sorted(entry.variables or ()):
                 path = f"{self.declared[entry.name]}.{variable}"
-                value = input.new_full(shape, self.cell.initial[path]) if own is None else own[variable]
+                value = self.cell.begins(path, input, shape) if own is None else own[variable]
                 kept[path] = value.expand(shape)
             if entry.fed_back:
                 kept[f"{self.declared[entry.name]}.{OUTPUT}"] = output.expand(shape)

@@ -40,7 +40,7 @@ def with_dynamics(dynamics: dict[str, str]) -> Primitive:
     place = CUBA.dynamics["v"].place
     return replace(
         CUBA,
-        state={name: StateVariable(name, "1", name, 0.0) for name in dynamics},
+        state={name: StateVariable(name, "1", name, Located(parse("0"), place)) for name in dynamics},
         dynamics={name: Located(parse(text), place) for name, text in dynamics.items()},
     )
 

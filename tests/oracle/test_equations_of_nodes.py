@@ -21,7 +21,7 @@ class Tiring(ExtensionNode):
     v_threshold: np.ndarray | None = None
 
     equations: ClassVar[Equations] = Equations(
-        state={"a": 0.0},
+        state={"a": "0"},
         dynamics={},
         spike="input > v_threshold + a",
         reset={"a": "a + 1"},

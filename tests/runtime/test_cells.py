@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import nir
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -23,7 +24,7 @@ from nirmap.calling import RecordCell
 from nirmap.cells import Cell
 from nirmap.oracle.interpreter import margin, simulate
 from nirmap_registry.catalogue import PRIMITIVES
-from nirmap_registry.rows import Row
+from nirmap_registry.rows import Row, StateVariable
 from oracle.building import chain
 from runtime.suitable import DT, NEURONS, backward, build, inputs, stateful_rows, suitable_node
 
@@ -61,6 +62,13 @@ def test_outputs_and_state_of_every_step_are_the_nodes_own(framework: str, row: 
                 np.testing.assert_allclose(state[name].numpy(), expected[step], rtol=1e-9, atol=1e-9)
 
 
+def _initial(variable: StateVariable, node: Any) -> npt.NDArray[np.float64]:
+    """The value of the catalogue before the first step."""
+    if isinstance(variable.initial, float):
+        return np.full(NEURONS, variable.initial)
+    return variable.initial(vars(node)).astype(np.float64)
+
+
 @each_row
 def test_none_is_the_initial_state_of_the_catalogue(framework: str, row: Row) -> None:
     node = suitable_node(row)
@@ -69,7 +77,7 @@ def test_none_is_the_initial_state_of_the_catalogue(framework: str, row: Row) ->
         expected: dict[str, torch.Tensor] = {"history": torch.zeros(3, NEURONS, steps).double()}
     else:
         expected = {
-            variable.name: torch.full((3, NEURONS), variable.initial, dtype=torch.float64)
+            variable.name: torch.tensor(_initial(variable, node)).expand(3, NEURONS)
             for variable in PRIMITIVES[row.node].state
         }
     module, x = build(framework, row, node), inputs(3, NEURONS)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+import numpy as np
 import torch
 
+from nirmap.declared_graphs import primitive_of
 from nirmap_registry.rows import Row, StateCall
 
 
-def own_outputs(module: Any, row: Row, xs: torch.Tensor, *, begins_anew: bool = False) -> torch.Tensor:
-    """The outputs over a sequence, from a state of zeros, or from that in which the module comes.
+def own_outputs(
+    module: Any, row: Row, xs: torch.Tensor, dt: float, *, begins_anew: bool = False
+) -> torch.Tensor:
+    """The outputs over a sequence, from the state in which the node begins, or from that in which the module comes.
 
     A module that takes sequences gets the whole of it in one call.
 
@@ -20,6 +24,7 @@ def own_outputs(module: Any, row: Row, xs: torch.Tensor, *, begins_anew: bool = 
         module: a module of the row's class; the state that it keeps in attributes is overwritten.
         row: the row.
         xs: the input, (T, B, *shape).
+        dt: time step in s.
         begins_anew: whether a state that the module keeps in attributes is left as it is.
     """
     with torch.no_grad():
@@ -27,7 +32,21 @@ def own_outputs(module: Any, row: Row, xs: torch.Tensor, *, begins_anew: bool = 
             return torch.stack([module(x) for x in xs])
         if row.state.call == "attributes":
             return _with_attributes(module, row.state, xs, begins_anew)
-        return _with_arguments(module, row.state, xs)
+        return _with_arguments(module, row.state, xs, _first(module, row, row.state, xs[0], dt))
+
+
+def _first(module: Any, row: Row, state: StateCall, step: torch.Tensor, dt: float) -> dict[str, torch.Tensor]:
+    """What the module's variables are where the node's have not been stepped, as far as that is not 0."""
+    values = row.read(module, dt)
+    initial = {variable.name: variable.initial for variable in primitive_of(row).state}
+    found: dict[str, torch.Tensor] = {}
+    for variable in state.variables:
+        begins = initial[variable.name]
+        if not isinstance(begins, float):
+            factor = 1.0 if variable.times is None else variable.times(values, dt)
+            value = torch.as_tensor(np.asarray(begins(values) * factor), dtype=step.dtype)
+            found[variable.kept_as] = value.expand(step.shape)
+    return found
 
 
 def sample_of(row: Row, step: torch.Tensor) -> torch.Tensor:
@@ -36,7 +55,9 @@ def sample_of(row: Row, step: torch.Tensor) -> torch.Tensor:
     return step if axis is None else step.unsqueeze(axis)
 
 
-def _with_arguments(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Tensor:
+def _with_arguments(
+    module: Any, state: StateCall, xs: torch.Tensor, first: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
     """State goes in as an argument or several, and comes back behind the output."""
     kept = [variable.kept_as for variable in state.variables]
     names: Iterable[str] = (*kept, *state.zeroed)
@@ -44,7 +65,7 @@ def _with_arguments(module: Any, state: StateCall, xs: torch.Tensor) -> torch.Te
         names = [
             name for name in inspect.signature(module.forward).parameters if name in (*kept, *state.zeroed)
         ]
-    given: dict[str, Any] = {name: torch.zeros_like(xs[0]) for name in names}
+    given: dict[str, Any] = {name: first.get(name, torch.zeros_like(xs[0])) for name in names}
     record = None if state.record is None else state.record(**given)
     if state.time_axis is not None:
         return cast("torch.Tensor", module(xs.movedim(0, state.time_axis), record)[0]).movedim(

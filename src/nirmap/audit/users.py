@@ -97,7 +97,7 @@ class UsersModules:
 
     def _own_output(self, setting: Setting, row: Row, xs: Array) -> Array:
         return numbers(
-            own_outputs(setting.make(), row, torch.tensor(xs, dtype=torch.float32), begins_anew=True)
+            own_outputs(setting.make(), row, torch.tensor(xs, dtype=torch.float32), DT, begins_anew=True)
         )
 
     def case(self, name: str, setting: Setting) -> Case:

@@ -86,7 +86,7 @@ def _hold_module(
 ) -> None:
     """The module's own outputs against the written node's, and against the module that the node becomes again."""
     xs = torch.tensor(draw.inputs, dtype=DTYPES[dtype])
-    found = numbers(own_outputs(_module(row, draw, normal, dtype), row, xs))
+    found = numbers(own_outputs(_module(row, draw, normal, dtype), row, xs, draw.dt))
     sample = sample_of(row, xs[0])
     written = nirmap.to_nir(
         _module(row, draw, normal, dtype), framework, dt=draw.dt, sample=sample, reset=row.reset

@@ -40,6 +40,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
+def before(name: str) -> str:
+    """The name under which a formula finds a state variable as it was before the step."""
+    return f"before({name})"
+
+
 def computed(text: str, names: Mapping[str, Array]) -> Array:
     """The value of a formula.
 
@@ -87,6 +92,8 @@ def _value(node: ast.AST, names: Mapping[str, Array], text: str) -> Any:
             return result
         case ast.Compare(left=left, ops=[kind], comparators=[right]) if type(kind) in _ARITHMETIC:
             return _ARITHMETIC[type(kind)](_value(left, names, text), _value(right, names, text))
+        case ast.Call(func=ast.Name(id="before"), args=[ast.Name(id=name)]) if before(name) in names:
+            return names[before(name)]
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             return _FUNCTIONS[name](*(_value(argument, names, text) for argument in arguments))
         case _:

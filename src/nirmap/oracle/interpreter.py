@@ -32,7 +32,7 @@ import nir
 import numpy as np
 
 from nirmap.oracle import spatial
-from nirmap.oracle.equations import compared, computed
+from nirmap.oracle.equations import before, compared, computed
 from nirmap.oracle.exponential import propagator
 from nirmap.oracle.feedback import delayed_edges
 from nirmap.oracle.inputs import float64, streams
@@ -173,8 +173,13 @@ class _Node:
         if self.method != "forward_euler":
             raise ValueError(f"node {self.path}: no exact step is known here for its equations")
         names = {name: self._elementwise(name, x) for name in given.defaults} | {"input": x}
-        for name, initial in given.equations.state.items():
-            names[name] = self.state.get(name, np.full_like(x, initial))
+        state = {
+            name: self.state[name]
+            if name in self.state
+            else np.broadcast_to(computed(initial, names), x.shape)
+            for name, initial in given.equations.state.items()
+        }
+        names |= state | {before(name): value for name, value in state.items()}
         for name, text in given.equations.dynamics.items():
             names[name] = names[name] + self.dt * computed(text, names)
         if given.equations.spike:
