@@ -669,8 +669,8 @@ def _with(held: Any, path: str, value: Given) -> Any:
     """What is held, with another value under a path in it. Named tuples are shared, and so copied."""
     name, _, rest = path.partition(".")
     inner = _with(getattr(held, name), rest, value) if rest else value
+    record: Any = held
     if isinstance(held, tuple):
-        record: Any = held
         return record._replace(**{name: inner})
     setattr(held, name, inner)
     return held

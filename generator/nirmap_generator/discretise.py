@@ -102,7 +102,7 @@ def _matrix(primitive: Primitive) -> dict[str, dict[str, Any]]:
     for name, located in primitive.dynamics.items():
         try:
             # All rates of an exact step are those before it.
-            rate = symbolic(located.expression, symbols, functions={"before": lambda value: value})
+            rate = symbolic(located.expression, symbols, functions={"before": _same})
         except NotSymbolic as error:
             raise NotExact(str(error)) from error
         row = {source: sympy.simplify(rate.diff(symbols[source])) for source in primitive.dynamics}
@@ -111,6 +111,10 @@ def _matrix(primitive: Primitive) -> dict[str, dict[str, Any]]:
             raise NotExact(f"d/dt {name} is not linear in the state")
         matrix[name] = row
     return matrix
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _python(form: Any, primitive: Primitive) -> str:

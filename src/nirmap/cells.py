@@ -308,7 +308,7 @@ class Cell(torch.nn.Module):
         Where it follows from the node's parameters, it is from those that would be written now.
         """
         initial = self.initial[name]
-        if isinstance(initial, float):
+        if not callable(initial):
             return input.new_full(tuple(shape), initial)
         value = np.asarray(initial(self.read(self.recipe.row(), self.recipe.dt)))
         return torch.as_tensor(value, dtype=input.dtype, device=input.device).expand(tuple(shape))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,7 +13,6 @@ from nirmap.delays import Edge, delayed_edges
 from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import (
     AffineMap,
-    Array,
     Equivalence,
     Initial,
     NormalForm,
@@ -125,9 +123,9 @@ def _equivalence(graph: SubGraph) -> Equivalence | None:
 
 def _initial_within(name: str, initial: Initial) -> Initial:
     """Where a variable of a node begins, from the parameters of the graph."""
-    if isinstance(initial, float):
+    if not callable(initial):
         return initial
-    begins: Callable[[Values], Array] = initial
+    begins = initial
     return lambda values: begins(parameters_of(values, name))
 
 

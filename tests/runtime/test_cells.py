@@ -64,9 +64,8 @@ def test_outputs_and_state_of_every_step_are_the_nodes_own(framework: str, row: 
 
 def _initial(variable: StateVariable, node: Any) -> npt.NDArray[np.float64]:
     """The value of the catalogue before the first step."""
-    if isinstance(variable.initial, float):
-        return np.full(NEURONS, variable.initial)
-    return variable.initial(vars(node)).astype(np.float64)
+    begins: Any = variable.initial
+    return np.asarray(begins(vars(node)) if callable(begins) else np.full(NEURONS, begins), np.float64)
 
 
 @each_row

@@ -42,7 +42,7 @@ def _first(module: Any, row: Row, state: StateCall, step: torch.Tensor, dt: floa
     found: dict[str, torch.Tensor] = {}
     for variable in state.variables:
         begins = initial[variable.name]
-        if not isinstance(begins, float):
+        if callable(begins):
             factor = 1.0 if variable.times is None else variable.times(values, dt)
             value = torch.as_tensor(np.asarray(begins(values) * factor), dtype=step.dtype)
             found[variable.kept_as] = value.expand(step.shape)

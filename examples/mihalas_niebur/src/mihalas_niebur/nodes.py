@@ -63,7 +63,7 @@ class MihalasNiebur(ExtensionNode):
     }
     domains: ClassVar[Mapping[str, str]] = {"tau": "tau > 0", "b": "b > 0"}
     equations: ClassVar[Equations] = Equations(
-        state={"v": 0.0, "theta": 0.02},
+        state={"v": "0", "theta": "0.02"},
         dynamics={"v": "(r * input - v) / tau", "theta": "a * v - b * (theta - theta_rest)"},
         spike="v > theta",
         reset={"v": "v_reset", "theta": "where(theta > theta_reset, theta, theta_reset)"},
@@ -72,4 +72,4 @@ class MihalasNiebur(ExtensionNode):
     )
 
 
-__all__ = ["MihalasNiebur"]  # noqa: RUF022 - in the order of the files
+__all__ = ["MihalasNiebur"]
