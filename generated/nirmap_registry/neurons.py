@@ -88,7 +88,7 @@ class I(Neuron):  # noqa: E742
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
             rate_v = self.r * input
             v = v + self.dt * (rate_v)
@@ -140,7 +140,7 @@ class IF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
             rate_v = self.r * input
             v = v + self.dt * (rate_v)
@@ -184,7 +184,7 @@ class LI(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
             rate_v = (self.v_leak - v + self.r * input) / self.tau
             phi1_v = exprel(self.dt * (-1 / self.tau))
@@ -243,7 +243,7 @@ class LIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
             rate_v = (self.v_leak - v + self.r * input) / self.tau
             phi1_v = exprel(self.dt * (-1 / self.tau))
@@ -300,8 +300,8 @@ class CubaLI(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        i = torch.full_like(input, 0.0) if state is None else state["i"]
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
+        i = torch.full_like(input, 0.0) if state is None else state["i"].expand_as(input)
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
             rate_i = (self.w_in * input - i) / self.tau_syn
             rate_v = (self.v_leak - v + self.r * i) / self.tau_mem
@@ -393,8 +393,8 @@ class CubaLIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        i = torch.full_like(input, 0.0) if state is None else state["i"]
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
+        i = torch.full_like(input, 0.0) if state is None else state["i"].expand_as(input)
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
             rate_i = (self.w_in * input - i) / self.tau_syn
             rate_v = (self.v_leak - v + self.r * i) / self.tau_mem
@@ -489,8 +489,8 @@ class AdLIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
-        w = torch.full_like(input, 0.0) if state is None else state["w"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
+        w = torch.full_like(input, 0.0) if state is None else state["w"].expand_as(input)
         v = v + self.dt * ((self.v_leak - v + self.r * (input - w)) / self.tau)
         w = w + self.dt * ((self.a * (v - self.v_leak) - w) / self.tau_w)
         spike = self.spike(v - self.v_threshold)
@@ -573,8 +573,8 @@ class ALIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
-        b = torch.full_like(input, 0.0) if state is None else state["b"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
+        b = torch.full_like(input, 0.0) if state is None else state["b"].expand_as(input)
         if self.method == "exponential":
             rate_v = (self.v_leak - v + self.r * input) / self.tau
             rate_b = -b / self.tau_b
@@ -657,7 +657,7 @@ class EIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         v = v + self.dt * (
             (
                 self.v_leak
@@ -755,8 +755,8 @@ class AdEx(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
-        w = torch.full_like(input, 0.0) if state is None else state["w"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
+        w = torch.full_like(input, 0.0) if state is None else state["w"].expand_as(input)
         v = v + self.dt * (
             (
                 self.v_leak
@@ -831,7 +831,7 @@ class QIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         v = v + self.dt * ((self.k * (v - self.v_rest) * (v - self.v_c) + self.r * input) / self.tau)
         spike = self.spike(v - self.v_threshold)
         v = torch.where(spike > 0, self.v_reset, v)
@@ -921,8 +921,8 @@ class AdQIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
-        w = torch.full_like(input, 0.0) if state is None else state["w"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
+        w = torch.full_like(input, 0.0) if state is None else state["w"].expand_as(input)
         v = v + self.dt * ((self.k * (v - self.v_rest) * (v - self.v_c) - w + self.r * input) / self.tau)
         w = w + self.dt * ((self.a * (v - self.v_rest) - w) / self.tau_w)
         spike = self.spike(v - self.v_threshold)
@@ -1014,8 +1014,8 @@ class Izhikevich(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, -0.065) if state is None else state["v"]
-        u = torch.full_like(input, -0.013) if state is None else state["u"]
+        v = torch.full_like(input, -0.065) if state is None else state["v"].expand_as(input)
+        u = torch.full_like(input, -0.013) if state is None else state["u"].expand_as(input)
         v = v + self.dt * ((self.k * v**2 + self.slope * v + self.bias - u + self.r * input) / self.tau)
         u = u + self.dt * ((self.b * v - u) / self.tau_u)
         spike = self.spike(v - self.v_threshold)
@@ -1118,8 +1118,8 @@ class JointIzhikevich(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.zeros_like(input) + (self.v_initial) if state is None else state["v"]
-        u = torch.zeros_like(input) + (self.u_initial) if state is None else state["u"]
+        v = torch.zeros_like(input) + (self.v_initial) if state is None else state["v"].expand_as(input)
+        u = torch.zeros_like(input) + (self.u_initial) if state is None else state["u"].expand_as(input)
         before = {"v": v, "u": u}
         v = v + self.dt * ((self.k * v**2 + self.slope * v + self.bias - u + self.r * input) / self.tau)
         u = u + self.dt * (self.a * (self.b * before["v"] - u) / self.tau)
@@ -1192,8 +1192,8 @@ class RefractoryLIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
-        rest = torch.full_like(input, 0.0) if state is None else state["rest"]
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
+        rest = torch.full_like(input, 0.0) if state is None else state["rest"].expand_as(input)
         v = v + self.dt * (
             torch.where(rest > 0, torch.zeros_like(v), self.v_leak - v + self.r * input) / self.tau
         )
@@ -1260,8 +1260,8 @@ class ResonateAndFire(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        u = torch.full_like(input, 0.0) if state is None else state["u"]
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
+        u = torch.full_like(input, 0.0) if state is None else state["u"].expand_as(input)
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         u = u + self.dt * ((self.r * input - u) / self.tau - self.omega * v)
         v = v + self.dt * (self.omega * u - v / self.tau)
         spike = self.spike(v - self.v_threshold)
@@ -1353,9 +1353,9 @@ class CubaALIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"]
-        i = torch.full_like(input, 0.0) if state is None else state["i"]
-        b = torch.zeros_like(input) + (self.v_threshold) if state is None else state["b"]
+        v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"].expand_as(input)
+        i = torch.full_like(input, 0.0) if state is None else state["i"].expand_as(input)
+        b = torch.zeros_like(input) + (self.v_threshold) if state is None else state["b"].expand_as(input)
         if self.method == "exponential":
             rate_v = (self.v_leak - v + self.r * i) / self.tau
             rate_i = (self.w_in * input - i) / self.tau_syn
@@ -1453,8 +1453,8 @@ class CubaEIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        i = torch.full_like(input, 0.0) if state is None else state["i"]
-        v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"]
+        i = torch.full_like(input, 0.0) if state is None else state["i"].expand_as(input)
+        v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"].expand_as(input)
         i = i + self.dt * ((self.w_in * input - i) / self.tau_syn)
         v = v + self.dt * (
             (self.v_leak - v + self.delta_t * torch.exp((v - self.v_threshold) / self.delta_t) + self.r * i)
@@ -1555,9 +1555,9 @@ class CubaAdEx(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        i = torch.full_like(input, 0.0) if state is None else state["i"]
-        v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"]
-        w = torch.full_like(input, 0.0) if state is None else state["w"]
+        i = torch.full_like(input, 0.0) if state is None else state["i"].expand_as(input)
+        v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"].expand_as(input)
+        w = torch.full_like(input, 0.0) if state is None else state["w"].expand_as(input)
         before = {"i": i, "v": v, "w": w}
         i = i + self.dt * ((self.w_in * input - i) / self.tau_syn)
         v = v + self.dt * (

@@ -310,7 +310,7 @@ class Cell(torch.nn.Module):
         initial = self.initial[name]
         if not callable(initial):
             return input.new_full(tuple(shape), initial)
-        value = np.asarray(initial(self.read(self.recipe.row(), self.recipe.dt)))
+        value = np.array(initial(self.read(self.recipe.row(), self.recipe.dt)))
         return torch.as_tensor(value, dtype=input.dtype, device=input.device).expand(tuple(shape))
 
     def _outward(self, name: str, value: torch.Tensor) -> torch.Tensor:
@@ -370,7 +370,7 @@ class Cell(torch.nn.Module):
 
     def _attributes(self, name: str, part: torch.nn.Module) -> dict[str, Any]:
         """The attributes of the cell or a module in it, with its children, and without tensors and what holds them."""
-        left_out = {*_TENSORS, "_modules", "built", "recipe"}
+        left_out = {*_TENSORS, "_modules", "built", "initial", "recipe"}
         if name == "module":
             left_out |= {*self.unknown.attributes, *self.left_behind}
         attributes = {key: value for key, value in vars(part).items() if key not in left_out}
