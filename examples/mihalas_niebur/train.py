@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import nir
 import numpy as np
@@ -44,11 +45,11 @@ def main(path: str) -> None:
     generator = np.random.default_rng(1)
     net = nirmap.from_nir(network(), dt=DT)
     print("neuron:", net.meta["nirmap"].nodes["neurons"].module)
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.003)
+    optimizer: Any = torch.optim.Adam(net.parameters(), lr=0.003)
     for step in range(16):
         xs, label = samples(generator)
         outputs, _ = nirmap.run(net, xs)
-        loss = torch.nn.functional.cross_entropy(outputs.mean(dim=0) * 3, label)
+        loss: Any = torch.nn.functional.cross_entropy(outputs.mean(dim=0) * 3, label)
         optimizer.zero_grad()
         loss.backward()  # through the spikes, by a surrogate gradient
         optimizer.step()
