@@ -88,6 +88,8 @@ class I(Neuron):  # noqa: E742
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
             rate_v = self.r * input
@@ -140,6 +142,8 @@ class IF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
             rate_v = self.r * input
@@ -184,6 +188,8 @@ class LI(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
             rate_v = (self.v_leak - v + self.r * input) / self.tau
@@ -243,6 +249,8 @@ class LIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
             rate_v = (self.v_leak - v + self.r * input) / self.tau
@@ -300,6 +308,8 @@ class CubaLI(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         i = torch.full_like(input, 0.0) if state is None else state["i"].expand_as(input)
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
@@ -393,6 +403,8 @@ class CubaLIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         i = torch.full_like(input, 0.0) if state is None else state["i"].expand_as(input)
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         if self.method == "exponential":
@@ -489,6 +501,8 @@ class AdLIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         w = torch.full_like(input, 0.0) if state is None else state["w"].expand_as(input)
         v = v + self.dt * ((self.v_leak - v + self.r * (input - w)) / self.tau)
@@ -573,6 +587,8 @@ class ALIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         b = torch.full_like(input, 0.0) if state is None else state["b"].expand_as(input)
         if self.method == "exponential":
@@ -657,6 +673,8 @@ class EIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         v = v + self.dt * (
             (
@@ -755,6 +773,8 @@ class AdEx(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         w = torch.full_like(input, 0.0) if state is None else state["w"].expand_as(input)
         v = v + self.dt * (
@@ -831,6 +851,8 @@ class QIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         v = v + self.dt * ((self.k * (v - self.v_rest) * (v - self.v_c) + self.r * input) / self.tau)
         spike = self.spike(v - self.v_threshold)
@@ -921,6 +943,8 @@ class AdQIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         w = torch.full_like(input, 0.0) if state is None else state["w"].expand_as(input)
         v = v + self.dt * ((self.k * (v - self.v_rest) * (v - self.v_c) - w + self.r * input) / self.tau)
@@ -1014,6 +1038,8 @@ class Izhikevich(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, -0.065) if state is None else state["v"].expand_as(input)
         u = torch.full_like(input, -0.013) if state is None else state["u"].expand_as(input)
         v = v + self.dt * ((self.k * v**2 + self.slope * v + self.bias - u + self.r * input) / self.tau)
@@ -1118,6 +1144,8 @@ class JointIzhikevich(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.zeros_like(input) + (self.v_initial) if state is None else state["v"].expand_as(input)
         u = torch.zeros_like(input) + (self.u_initial) if state is None else state["u"].expand_as(input)
         before = {"v": v, "u": u}
@@ -1192,6 +1220,8 @@ class RefractoryLIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         rest = torch.full_like(input, 0.0) if state is None else state["rest"].expand_as(input)
         v = v + self.dt * (
@@ -1260,6 +1290,8 @@ class ResonateAndFire(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         u = torch.full_like(input, 0.0) if state is None else state["u"].expand_as(input)
         v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
         u = u + self.dt * ((self.r * input - u) / self.tau - self.omega * v)
@@ -1353,6 +1385,8 @@ class CubaALIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"].expand_as(input)
         i = torch.full_like(input, 0.0) if state is None else state["i"].expand_as(input)
         b = torch.zeros_like(input) + (self.v_threshold) if state is None else state["b"].expand_as(input)
@@ -1453,6 +1487,8 @@ class CubaEIF(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         i = torch.full_like(input, 0.0) if state is None else state["i"].expand_as(input)
         v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"].expand_as(input)
         i = i + self.dt * ((self.w_in * input - i) / self.tau_syn)
@@ -1555,6 +1591,8 @@ class CubaAdEx(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
         i = torch.full_like(input, 0.0) if state is None else state["i"].expand_as(input)
         v = torch.zeros_like(input) + (self.v_leak) if state is None else state["v"].expand_as(input)
         w = torch.full_like(input, 0.0) if state is None else state["w"].expand_as(input)

