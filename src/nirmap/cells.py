@@ -141,6 +141,9 @@ class Cell(torch.nn.Module):
         for variable in row.state.variables:
             if variable.times is not None:
                 self._hold(f"times_{variable.name}", variable.times(parameters, dt), 1.0, to)
+        for name, initial in self.initial.items():
+            if callable(initial):
+                self.register_buffer(_identifier(f"begins_{name}"), to.tensor(initial(parameters)))
         self.unknown = Unknown(self, row.kept_in)
         self._hold_switches()
         self.recipe = Recipe(row.build, {name: np.array(value) for name, value in parameters.items()}, dt, to)
@@ -305,13 +308,14 @@ class Cell(torch.nn.Module):
     def begins(self, name: str, input: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         """A state variable before the first step, in the node's own units, of a shape and the dtype of the input.
 
-        Where it follows from the node's parameters, it is from those that would be written now.
+        Where it follows from the node's parameters, it is that of the parameters with which the cell was built, a
+        buffer.
         """
         initial = self.initial[name]
         if not callable(initial):
             return input.new_full(tuple(shape), initial)
-        value = np.array(initial(self.read(self.recipe.row(), self.recipe.dt)))
-        return torch.as_tensor(value, dtype=input.dtype, device=input.device).expand(tuple(shape))
+        value: torch.Tensor = getattr(self, _identifier(f"begins_{name}"))
+        return value.to(input.dtype).expand(tuple(shape))
 
     def _outward(self, name: str, value: torch.Tensor) -> torch.Tensor:
         times = self._now(f"times_{name}")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+import nir
 import numpy as np
 import torch
 
@@ -102,10 +103,10 @@ def build(
 
 
 def elementwise_rows(framework: str) -> list[Row]:
-    """The first row of each primitive that acts on each neuron alone."""
+    """The first row of each primitive of NIR that acts on each neuron alone."""
     rows: dict[str, Row] = {}
     for row in load_registry(framework).rows:
-        if PRIMITIVES[row.node].shape == "elementwise" and row.build is not None:
+        if hasattr(nir, row.node) and PRIMITIVES[row.node].shape == "elementwise" and row.build is not None:
             rows.setdefault(row.node, row)
     return list(rows.values())
 

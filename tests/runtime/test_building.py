@@ -70,7 +70,7 @@ def test_a_primitive_without_a_module_is_refused_with_the_declared_reason(framew
 
 def _any_node(kind: str) -> nir.NIRNode:
     names = [parameter.name for parameter in PRIMITIVES[kind].declared]
-    node: nir.NIRNode = getattr(nir, kind)(**{name: np.full(2, 1e-2) for name in names})
+    node: nir.NIRNode = PRIMITIVES[kind].node(**{name: np.full(2, 1e-2) for name in names})
     return node
 
 

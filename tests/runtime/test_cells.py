@@ -220,7 +220,7 @@ def test_gradients_flow_through_input_and_state(framework: str, row: Row) -> Non
     module = build(framework, row, suitable_node(row))
     xs = inputs(8, 3, NEURONS).requires_grad_()
     _, state = run(module, xs)
-    backward(torch.stack(list(state.values())))
+    backward(torch.stack([state[name] for name in sorted(state)]))
     assert xs.grad is not None
     reached = xs.grad.abs().sum(dim=(1, 2))
     assert bool((reached[-2:] > 0).all()), "no gradient through time"

@@ -168,13 +168,12 @@ def test_a_module_for_another_time_step_is_refused(kind: str) -> None:
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (n.LSNN(), "no neuron with an adaptive threshold"),
-        (n.LIFEx(), "no neuron with an exponential upstroke"),
-        (n.LIFAdEx(), "an exponential upstroke and an adaptation current"),
-        (n.Izhikevich(n.tonic_spiking), "no Izhikevich neuron"),
+        (n.LIFRefracCell(), "no primitive has a synapse and a refractory time"),
+        (n.LIFAdExRefracCell(), "an adaptation current and a refractory time"),
+        (n.CobaLIFCell(), "no neuron with conductances"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_neurons_that_nir_does_not_have_are_refused_by_name(module: Any, reason: str) -> None:
+def test_neurons_that_no_primitive_stands_for_are_refused_by_name(module: Any, reason: str) -> None:
     with pytest.raises(nirmap.NirmapError, match=f"{type(module).__name__}.*{reason}"):
         written(module)

@@ -350,9 +350,11 @@ def test_a_cuba_neuron_that_does_not_leak_is_refused(arguments: tuple[float, flo
         nirmap.to_nir(sj.CUBALIFNode(*arguments), "spikingjelly", dt=DT, sample=torch.ones(1, WIDTH))
 
 
-@pytest.mark.parametrize("name", ["EIFNode", "QIFNode", "IzhikevichNode"])
-def test_a_neuron_with_other_equations_is_refused_by_name(name: str) -> None:
-    with pytest.raises(nirmap.TraceError, match=name):
+@pytest.mark.parametrize(
+    ("name", "reason"), [("EIFNode", "v_reset"), ("QIFNode", "v_reset"), ("RAFNode", "forward Euler")]
+)
+def test_a_neuron_that_begins_or_steps_otherwise_is_refused_by_name(name: str, reason: str) -> None:
+    with pytest.raises(nirmap.NirmapError, match=f"{name}.*{reason}"):
         nirmap.to_nir(getattr(sj, name)(), "spikingjelly", dt=DT, sample=torch.ones(1, WIDTH))
 
 
