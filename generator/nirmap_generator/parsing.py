@@ -194,19 +194,18 @@ class Parser:
             folded=tuple(self.folded(data.get("folded", ()), root / "folded")),
             document=document,
             graphs=tuple(graphs),
-            containers=tuple(
-                Container(
-                    module,
-                    entry.get("each_step"),
-                    entry.get("time_axis"),
-                    entry.get("returns_records", False),
-                    root / "containers" / index,
-                )
-                for index, entry in enumerate(data.get("containers", ()))
-                for module in _texts(entry["module"])
-            ),
+            containers=tuple(self.containers(data.get("containers", ()), root / "containers")),
             sequences=self.sequences(data.get("sequences", {}), root / "sequences"),
         )
+
+    def containers(self, data: Sequence[Mapping[str, Any]], place: Place) -> Iterator[Container]:
+        """The modules that only arrange others."""
+        for index, entry in enumerate(data):
+            returns_records = entry.get("returns_records", False)
+            for module in _texts(entry["module"]):
+                yield Container(
+                    module, entry.get("each_step"), entry.get("time_axis"), returns_records, place / index
+                )
 
     def sequences(self, data: Mapping[str, Any], place: Place) -> Sequences | None:
         """When a module takes sequences."""

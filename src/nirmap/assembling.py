@@ -371,7 +371,7 @@ class GraphUnderConstruction:
                 entry.where if isinstance(entry, Entry) else f"node {name!r}",
                 "its shape is not known",
                 "a shape that follows from the layers or from a sample",
-                "pass sample=, an input with one leading batch axis",
+                "pass sample=, what forward takes, with its axis of a batch",
             )
         if isinstance(entry, GraphUnderConstruction):
             return entry._typed(shapes.subgraphs[name], typed)

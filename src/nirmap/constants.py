@@ -31,10 +31,14 @@ class Constants:
     ) -> None:
         self.values: dict[str, torch.Tensor] = {}
         self.states: dict[str, torch.Tensor] = {}
+        self._names: dict[str, list[str]] = {}
         kind_of_all: Any = torch.nn.Module
         modules: list[tuple[str, torch.nn.Module]] = list(kind_of_all.named_modules(root))
         for path, module in modules:
-            for name in sorted(state_of(module)) if is_leaf(module) else ():
+            names = sorted(state_of(module)) if is_leaf(module) else []
+            if names:
+                self._names[path] = names
+            for name in names:
                 value = getattr(module, name, None)
                 if isinstance(value, int | float):
                     value = torch.tensor(float(value))
@@ -53,6 +57,22 @@ class Constants:
         other = copy.copy(self)
         other.values, other._known = {}, {}
         return other
+
+    def held(self, path: str, module: torch.nn.Module) -> list[Any]:
+        """What a module holds as its state, with its version; nothing where it is no module that keeps some."""
+        values = [getattr(module, name, None) for name in self._names.get(path, ())]
+        return [(value, version_of(value) if isinstance(value, torch.Tensor) else 0) for value in values]
+
+    def held_anew(self, path: str, module: torch.nn.Module) -> list[Any]:
+        """The same after a call, which leaves other tensors behind: so it is seen if a forward sets the state back."""
+        for name in self._names[path]:
+            before = getattr(module, name, None)
+            if isinstance(before, int | float | torch.Tensor):
+                after = before.clone() if isinstance(before, torch.Tensor) else torch.tensor(float(before))
+                self._states[after] = f"{path}.{name}"
+                self.states.setdefault(f"{path}.{name}", after)
+                setattr(module, name, after)
+        return self.held(path, module)
 
     def name_of(self, value: torch.Tensor) -> str:
         """The name of a tensor; one for each of the values that it has in the course of a forward."""

@@ -113,7 +113,7 @@ def torch_to_nir(
         framework: the framework of the modules that no function maps; None for that of a rebuilt network, else
             ``torch``.
         dt: their time step in s; None for that of a rebuilt network, else the framework's declared default.
-        sample: an input with one leading batch axis (a tuple of several), of which only the shape is used.
+        sample: what ``forward`` takes (a tuple of several inputs), of which only the shape is used.
 
     Returns:
         The graph, with dt in its metadata; for a module that is a single node that node, which the annotation leaves

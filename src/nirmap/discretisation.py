@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import torch
 
-from nirmap.errors import ConstraintError
+from nirmap.choices import check_choice
 
 Method = Literal["forward_euler", "exponential"]
 # Up to here exprel is a series: expm1(x) / x has a derivative that loses all its digits near 0.
@@ -22,11 +22,8 @@ def check_method(method: object, where: str) -> Method:
     Raises:
         ConstraintError: there is none of that name.
     """
-    for known in get_args(Method):
-        if isinstance(method, str) and method == known:
-            found: Method = known
-            return found
-    raise ConstraintError(where, repr(method), " or ".join(repr(known) for known in get_args(Method)))
+    found: Method = check_choice(method, get_args(Method), where)
+    return found
 
 
 def exprel(x: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ may leave out a layer with a bias, or begin with other numbers. Its graph would 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
@@ -20,7 +21,6 @@ from nirmap.entries import Entry, keeps_zeros
 from nirmap.errors import TraceError
 from nirmap.modelling import RecordingReader
 from nirmap.signals import Constant, Signal
-from nirmap_registry import rows
 
 
 class FirstStepReader(RecordingReader):
@@ -78,30 +78,16 @@ class _Numbered:
             if not given and isinstance(entry, Entry) and keeps_zeros(entry):
                 self.of[name] = None  # nothing comes out of it
                 continue
-            key = (name if isinstance(entry, nir.Input | nir.Output) else _content(entry), tuple(given))
+            key = (_content(name, entry), tuple(given))
             self.of[name] = self.numbers.setdefault(key, len(self.numbers))
 
 
-def _content(entry: object) -> Hashable:
-    """What two nodes have in common that do the same."""
+def _content(name: str, entry: object) -> Hashable:
+    """What two nodes have in common that do the same; of a node of the caller or a sub-graph, the module's name."""
     if not isinstance(entry, Entry):
-        return id(entry) if isinstance(entry, nir.NIRNode) else _of_graph(entry)
-    module, _, _ = entry.where.partition(" at ")
-    if module.startswith("module "):
-        return entry.primitive.name, module
-    return entry.primitive.name, _frozen(entry.values)
-
-
-def _of_graph(entry: object) -> Hashable:
-    """What makes a sub-graph what it is: the modules that its nodes were read from."""
-    if not isinstance(entry, GraphUnderConstruction):
-        raise TypeError(f"{entry!r} is no node")
-    return tuple((name, _content(inner)) for name, inner in entry.entries.items() if isinstance(inner, Entry))
-
-
-def _frozen(values: rows.Values) -> Hashable:
-    return tuple(
-        (name, np.asarray(value).dtype.str, np.asarray(value).shape, np.asarray(value).tobytes())
-        for name, value in sorted(values.items())
-        if not isinstance(value, str)
-    )
+        return name
+    digest = hashlib.sha256()
+    for key, value in sorted(entry.values.items()):
+        array = np.asarray(value)
+        digest.update(f"{key} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    return entry.primitive.name, digest.digest()

@@ -6,10 +6,7 @@ the next. A graph has one step only, which would be the first one.
 
 from __future__ import annotations
 
-import dis
-from collections import deque
-from types import FunctionType
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -18,65 +15,22 @@ from nirmap.constants import Constants
 from nirmap.errors import TraceError
 from nirmap.leaves import Leaves
 from nirmap.step_tracer import LINE, StepTracer
-from nirmap.structures import parts_of, values_of
+from nirmap.structures import values_of
 
 
-def remembers(root: torch.nn.Module, leaves: Leaves) -> bool:
-    """Whether a model may keep something where nobody looks for it: a method of its own assigns to more than its names.
-
-    What is kept in attributes of modules, and random numbers, are seen by what a call changes.
-    """
-    own = [
-        module
-        for module in torch.nn.Module.modules(root)
-        if not type(module).__module__.startswith(("torch.", *leaves.packages)) and not leaves.is_leaf(module)
-    ]
-    held = (value for module in own for name, value in vars(module).items() if name not in _OF_EVERY_MODULE)
-    return any(_assigns(kind) for kind in {type(module) for module in own}) or not all(map(_is_plain, held))
-
-
-_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
-_PLAIN = (
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    type,
-    type(None),
-    torch.Tensor,
-    torch.nn.Module,
-    torch.dtype,
-    torch.device,
-)
-
-
-_CONTAINERS = (dict, list, tuple, deque)
-
-
-def _is_plain(value: object, around: tuple[int, ...] = ()) -> bool:
-    """Whether nothing is behind a value that a call could change unseen."""
-    if isinstance(value, FunctionType):
-        return value.__closure__ is None
-    parts = parts_of(value)
-    if parts is None or not isinstance(value, _CONTAINERS):
-        return isinstance(value, _PLAIN)
-    here = id(cast("object", value))
-    return here in around or all(_is_plain(part, (*around, here)) for part in parts.values())
-
-
-def _assigns(kind: type[Any]) -> bool:
-    """Whether a method of a class, its construction apart, assigns to a global name, or to an attribute."""
-    functions = [
-        value.__code__
-        for name, value in vars(kind).items()
-        if isinstance(value, FunctionType) and name != "__init__"
-    ]
+def may_differ(root: torch.nn.Module, leaves: Leaves) -> bool:
+    """Whether anything but torch's own code is run for a model, and so may remember what nobody looks for."""
     return any(
-        instruction.opname in ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
-        for code in functions
-        for instruction in dis.get_instructions(code)
+        not type(module).__module__.startswith("torch.") or _is_changed(module)
+        for module in torch.nn.Module.modules(root)
+        if not leaves.is_leaf(module)
     )
+
+
+def _is_changed(module: torch.nn.Module) -> bool:
+    """Whether a module has a forward of its own, or hooks."""
+    held = vars(module)
+    return "forward" in held or bool(held["_forward_hooks"]) or bool(held["_forward_pre_hooks"])
 
 
 def check_next_call(first: StepTracer, following: StepTracer) -> None:

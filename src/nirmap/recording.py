@@ -24,7 +24,7 @@ from nirmap.errors import NirmapError, TraceError
 from nirmap.garbage import collecting_later
 from nirmap.leaves import Leaves
 from nirmap.loops import Calls, fold
-from nirmap.next_call import check_next_call, differs, remembers
+from nirmap.next_call import check_next_call, differs, may_differ
 from nirmap.step_tracer import Result, Slot, StepTracer, zeros_of_recorded_sizes
 from nirmap.structures import Leaf, joined, outline, unchanged, values_of
 from nirmap.wrapped import check_recordable
@@ -200,11 +200,11 @@ def _run(
     is_planned: bool = False,
 ) -> StepTracer:
     """One recording, with the state that is planned; if that is all of it, the next call is held against it."""
-    with unchanged(root, leaves.is_leaf) as is_changed:
+    with unchanged(root, leaves.is_leaf):
         constants = Constants(root, leaves.kept_state, leaves.is_leaf)
         tracer = _traced(root, leaves, plan, arguments, samples, constants)
         wanted = _further(plan, tracer.wanted()) if is_planned else {**plan, **tracer.wanted()}
-        if outline(wanted) == outline(plan) and (is_changed() or remembers(root, leaves)):
+        if outline(wanted) == outline(plan) and may_differ(root, leaves):
             try:
                 following = _traced(root, leaves, plan, arguments, samples, constants.anew())
             except TraceError as error:

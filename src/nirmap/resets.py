@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import nir
 
+from nirmap.choices import check_choice
 from nirmap.errors import ConstraintError
 
 Reset = Literal["value", "subtract"]
@@ -25,11 +26,8 @@ def check_reset(reset: object, where: str) -> Reset:
     Raises:
         ConstraintError: there is none of that name.
     """
-    for known in get_args(Reset):
-        if isinstance(reset, str) and reset == known:
-            found: Reset = known
-            return found
-    raise ConstraintError(where, repr(reset), " or ".join(repr(known) for known in get_args(Reset)))
+    found: Reset = check_choice(reset, get_args(Reset), where)
+    return found
 
 
 def reset_of(metadata: Mapping[str, Any], around: Reset | None, where: str) -> Reset | None:

@@ -23,13 +23,13 @@ from nirmap.errors import TraceError
 from nirmap.functions import is_zeros
 from nirmap.leaves import Leaves
 from nirmap.source_lines import line_of_call, line_of_error
-from nirmap.state_arguments import misplaced, state_arguments
+from nirmap.state_arguments import misplaced, own_state
 from nirmap.structures import Leaf, aligned, is_named_tuple, is_sequence, parts_of, replaced, values_of
 from nirmap.subclasses import class_of
 from nirmap.time_axes import all_steps, one_step
 from nirmap.values import UnknownSizeError, Value, known_of_sizes
 
-LINE, INSIDE = "nirmap_line", "nirmap_inside"
+LINE, INSIDE, HELD = "nirmap_line", "nirmap_inside", "nirmap_held"
 # A parameter of forward, or a module's path and one of its attributes.
 Slot = str | tuple[str, str]
 
@@ -119,7 +119,11 @@ class StepTracer(torch.fx.Tracer):
             if container is not None and container.each_step is not None and axis is not None:
                 with ScopeContextManager(self.scope, Scope(path, type(m))):
                     return self._each_step(m, container.each_step, axis, (*args, *kwargs.values()))
-            return super().call_module(m, forward, args, kwargs)
+            held = self.constants.held(path, m)
+            returned = super().call_module(m, forward, args, kwargs)
+            if held and isinstance(returned, Proxy):
+                returned.node.meta[HELD] = held, self.constants.held_anew(path, m)
+            return returned
         except Exception:
             self.failed = path if self.failed is None else self.failed
             raise
@@ -226,17 +230,10 @@ class StepTracer(torch.fx.Tracer):
             TraceError: it is.
         """
         module = self.root.get_submodule(str(node.target))
-        for name, entry in state_arguments(node, module).items():
-            picked = entry
-            while isinstance(picked, Node) and picked.target in ("detach", "detach_", "clone", "contiguous"):
-                picked = picked.args[0]
-            if not isinstance(picked, Node) or picked.target is not operator.getitem:
-                continue
-            call, index = picked.args
-            if isinstance(call, Node) and call.target == node.target and isinstance(index, int):
-                variable = self.leaves.variable(module, index)
-                if variable not in (None, name):
-                    raise misplaced(f"module {node.target!r} at {node.meta[LINE]}", name, str(variable))
+        for name, index in own_state(node, module).items():
+            variable = self.leaves.variable(module, index)
+            if variable not in (None, name):
+                raise misplaced(f"module {node.target!r} at {node.meta[LINE]}", name, str(variable))
 
     def is_zero(self, node: Node) -> bool:
         """Whether a value is zero, or an entry of the state, which is zero before the first step."""

@@ -136,32 +136,20 @@ def aligned(template: Any, value: Any) -> list[Any] | None:
 
 
 @contextmanager
-def unchanged(
-    root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool]
-) -> Generator[Callable[[], bool]]:
+def unchanged(root: torch.nn.Module, is_leaf: Callable[[torch.nn.Module], bool]) -> Generator[None]:
     """Whatever happens inside, attributes, containers and tensors in them, and random numbers are as before in the end.
 
     Buffers of leaf modules are only put back, since those modules are not run.
-
-    Yields:
-        A function that says whether anything of it is not as before.
     """
-    randomness = torch.get_rng_state()
-    others = _randomness_elsewhere()
+    randomness = torch.get_rng_state(), random.getstate(), np.random.get_state()
     # Frameworks may have a method of their own that is called ``modules``.
     attributes = [(module, dict(vars(module))) for module in torch.nn.Module.modules(root)]
     kept = _Kept()
     for module, before in attributes:
         for name in before.keys() - _OF_EVERY_MODULE:
             kept.add(before[name], with_tensors=not is_leaf(module))
-
-    def is_changed() -> bool:
-        alike = all(_are_same(vars(module), before) for module, before in attributes)
-        same_numbers = torch.equal(torch.get_rng_state(), randomness) and _randomness_elsewhere() == others
-        return not (alike and same_numbers and kept.are_as_before())
-
     try:
-        yield is_changed
+        yield
     finally:
         for module, before in attributes:
             now = vars(module)
@@ -170,17 +158,9 @@ def unchanged(
                     del now[name]
             now.update(before)
         kept.put_back()
-        torch.set_rng_state(randomness)
-
-
-def _are_same(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
-    """Whether two dictionaries have the same objects under the same names."""
-    return one.keys() == other.keys() and all(map(operator.is_, one.values(), other.values()))
-
-
-def _randomness_elsewhere() -> tuple[Any, str]:
-    """Where the random numbers of Python and NumPy are."""
-    return random.getstate(), repr(np.random.get_state())
+        torch.set_rng_state(randomness[0])
+        random.setstate(randomness[1])
+        np.random.set_state(randomness[2])
 
 
 _CONTAINERS = (dict, list, deque)
@@ -214,20 +194,11 @@ class _Kept:
             if isinstance(part, _KEPT if with_tensors else _CONTAINERS):
                 self.add(part, (*around, id(value)), with_tensors=with_tensors)
 
-    def are_as_before(self) -> bool:
-        """Whether all of them are what they were."""
-        return (
-            all(_are_same(now, before) for now, before in self.dictionaries)
-            and all(
-                len(now) == len(before) and all(map(operator.is_, now, before)) for now, before in self.lists
-            )
-            and all(version_of(now) == version and not now.is_inference() for now, _, version in self.tensors)
-        )
-
     def put_back(self) -> None:
         """Makes all of them what they were."""
         for dictionary, entries in self.dictionaries:
-            if not _are_same(dictionary, entries):
+            are_the_same = map(operator.is_, dictionary.values(), entries.values())
+            if dictionary.keys() != entries.keys() or not all(are_the_same):
                 dictionary.clear()
                 dictionary.update(entries)
         for items, before in self.lists:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import nir
+import numpy as np
 import pytest
 import torch
 
@@ -57,6 +59,9 @@ def test_a_layer_without_bias_may_be_left_out_of_the_first_step() -> None:
 FIRST: dict[str, Forward] = {
     "another layer": lambda m, x, last: m.other(x) if last is None else m.fc(x) + m.back(last),
     "another weight": lambda m, x, last: 2 * m.fc(x) if last is None else m.fc(x) + m.back(last),
+    "a constant that a layer takes in": lambda m, x, last: (
+        m.fc(x) + 1.0 if last is None else m.fc(x) + m.back(last)
+    ),
     "nothing but the input": lambda m, x, last: x if last is None else m.fc(x) + m.back(last),
     "ones in place of zeros": lambda m, x, last: m.fc(x) + m.back(torch.ones(3) if last is None else last),
 }
@@ -74,6 +79,60 @@ def test_a_layer_with_bias_that_is_left_out_of_the_first_step_is_refused() -> No
         TraceError, match=r"module 'lif' .*in the first step.*begin with zeros in place of None"
     ):
         nirmap.to_nir(Recurrent(left_out, bias=True), dt=DT)
+
+
+class Padded(torch.nn.Module):
+    """A convolution that is padded in another way in the first step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1, 1, 3, 3, dtype=torch.float64))
+        self.lif = lif(1)
+
+    def forward(self, x: Tensor, state: Any = None) -> Any:
+        padding = "same" if state is None else "valid"
+        return self.lif(torch.nn.functional.conv2d(x, self.weight, padding=padding), state)
+
+
+def test_a_first_step_that_differs_in_a_word_is_refused() -> None:
+    with pytest.raises(TraceError, match="in the first step"):
+        nirmap.to_nir(Padded(), dt=DT, sample=torch.zeros(1, 1, 6, 6))
+
+
+class Own(torch.nn.Module):
+    """A module of the user that hands its input on, and keeps nothing."""
+
+    def forward(self, x: Tensor, state: Any = None) -> Any:
+        return x, state
+
+
+class WithOwn(torch.nn.Module):
+    """A module that a function of the caller writes, before a neuron with state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.lif = Own(), lif()
+
+    def forward(self, x: Tensor, state: Any = None) -> Any:
+        first, second = (None, None) if state is None else state
+        current, first = self.own(x, first)
+        out, second = self.lif(current, second)
+        return out, (first, second)
+
+
+def doubled(module: torch.nn.Module) -> nir.NIRGraph:
+    """A sub-graph, made anew whenever it is asked for."""
+    nodes: dict[str, nir.NIRNode] = {
+        "input": nir.Input({"input": np.array([3])}),
+        "double": nir.Scale(np.full(3, 2.0)),
+        "output": nir.Output({"output": np.array([3])}),
+    }
+    return nir.NIRGraph(nodes, [("input", "double"), ("double", "output")])
+
+
+def test_what_the_caller_writes_for_a_module_is_the_same_in_every_step() -> None:
+    graph = nirmap.to_nir(WithOwn(), dt=DT, module_map={Own: doubled})
+    assert set(graph.edges) == {("x", "own"), ("own", "lif"), ("lif", "output")}
 
 
 class Begins(torch.nn.Module):

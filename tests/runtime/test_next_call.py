@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import random
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -302,3 +303,67 @@ def test_a_model_that_was_run_is_written_as_before() -> None:
     stepped(model, xs[:5], 1)
     graph = check_written(model, xs, carried=1)
     np.testing.assert_array_equal(graph.nodes["layer"].weight, model.layer.weight.detach().numpy())
+
+
+CALLS = {"count": 0.0}
+
+
+class Based(torch.nn.Module):
+    """Its forward, which counts in a table of its file, is that of a class of its own."""
+
+    layer: torch.nn.Module
+
+    def forward(self, x: Tensor) -> Any:
+        CALLS["count"] += 1.0
+        return self.layer(x) * CALLS["count"]
+
+
+class Inheriting(Based):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = linear()
+
+
+def test_a_counter_outside_of_the_model_is_seen_too() -> None:
+    with pytest.raises(TraceError, match="its next call does something else"):
+        to_nir(Inheriting())
+
+
+def hooked() -> torch.nn.Module:
+    """A container of torch whose hook counts."""
+    model = torch.nn.Sequential(linear())
+
+    def count(module: torch.nn.Module, given: Any, output: Any) -> Any:
+        CALLS["count"] += 1.0
+        return output * CALLS["count"]
+
+    model.register_forward_hook(count)
+    return model
+
+
+def test_a_counter_in_a_hook_of_a_container_is_seen_too() -> None:
+    with pytest.raises(TraceError, match="its next call does something else"):
+        to_nir(hooked())
+
+
+class Random(torch.nn.Module):
+    """Random numbers of all kinds, which nothing depends on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = linear()
+
+    def forward(self, x: Tensor) -> Any:
+        random.random()
+        np.random.rand()
+        torch.rand(1)
+        return self.layer(x)
+
+
+def test_random_numbers_go_on_as_if_nothing_was_written() -> None:
+    model = Random()
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    to_nir(model)
+    assert random.getstate() == before[0]
+    np.testing.assert_equal(np.random.get_state(), before[1])
+    assert torch.equal(torch.get_rng_state(), before[2])
