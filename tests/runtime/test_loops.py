@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import snntorch
-import spikingjelly.activation_based.functional
-import spikingjelly.activation_based.neuron
 import torch
 
 from nirmap.errors import TraceError
@@ -407,58 +405,3 @@ def test_an_analog_readout_may_be_stacked_as_well() -> None:
         return m.li(m.fc(x), v)
 
     assert edges(to_nir(Looped(body))) == {("x", "fc"), ("fc", "li"), ("li", "output")}
-
-
-class SetBack(torch.nn.Module):
-    """A loop that sets the state of its neuron back in each step, or, as usual, before the first."""
-
-    def __init__(
-        self, neuron: torch.nn.Module, reset: Callable[[torch.nn.Module], None], *, each: bool
-    ) -> None:
-        super().__init__()
-        self.layer, self.neuron = linear(3, 3).float(), neuron
-        self.set_back, self.each = reset, each
-
-    def forward(self, xs: Tensor) -> Any:
-        outputs: list[Tensor] = []
-        self.set_back(self)
-        for x in xs:
-            if self.each:
-                self.set_back(self)
-            outputs.append(self.neuron(self.layer(x)))
-        return torch.stack(outputs)
-
-
-def zeroed(model: Any) -> None:
-    model.neuron.mem.zero_()
-
-
-def hidden() -> torch.nn.Module:
-    kind: Any = snntorch.Leaky
-    neuron: torch.nn.Module = kind(0.8, init_hidden=True, reset_mechanism="zero", reset_delay=False)
-    return neuron
-
-
-def of_spikingjelly() -> torch.nn.Module:
-    kind: Any = spikingjelly.activation_based.neuron.LIFNode
-    neuron: torch.nn.Module = kind(v_reset=0.0)
-    return neuron
-
-
-SET_BACK: dict[str, tuple[str, Callable[[], torch.nn.Module], Callable[[Any], None]]] = {
-    "snntorch, new zeros": ("snntorch", hidden, lambda model: model.neuron.reset_mem()),
-    "snntorch, in place": ("snntorch", hidden, zeroed),
-    "spikingjelly": ("spikingjelly", of_spikingjelly, spikingjelly.activation_based.functional.reset_net),
-}
-
-
-@pytest.mark.parametrize(("framework", "make", "reset"), SET_BACK.values(), ids=SET_BACK)
-def test_a_state_that_is_set_back_in_each_step_is_refused(
-    framework: str, make: Callable[[], torch.nn.Module], reset: Callable[[Any], None]
-) -> None:
-    """The neuron of the graph would go on from the step before."""
-    xs = torch.zeros(4, 2, 3)
-    with pytest.raises(TraceError, match=r"module 'neuron' at test_loops\.py:.*between two of its calls"):
-        to_nir(SetBack(make(), reset, each=True), framework, dt=DT, sample=xs)
-    graph = to_nir(SetBack(make(), reset, each=False), framework, dt=DT, sample=xs)
-    assert edges(graph) == {("xs", "layer"), ("layer", "neuron"), ("neuron", "output")}
