@@ -8,9 +8,41 @@ from typing import Any
 
 import torch
 
+from nirmap.errors import TraceError
 from nirmap.structures import version_of
 
 HeldState = Callable[[torch.nn.Module], frozenset[str]]
+# What a module holds as its state, each with its version.
+Held = list[tuple[Any, int]]
+
+
+def check_held(after: Held, now: Held, where: str, between: str, do: str) -> None:
+    """Refuses a forward that changes what a module keeps in itself as its state; it may detach it.
+
+    Args:
+        after: what the module held after a call.
+        now: what it holds before the next one.
+        where: the next call, for errors.
+        between: what it is that lies between the two.
+        do: what the user can do.
+
+    Raises:
+        TraceError: it was changed.
+    """
+    if not all(map(_is_kept, after, now)):
+        raise TraceError(
+            where,
+            f"its state is changed, or set back, between two {between}",
+            "the state that it has after the call before",
+            do,
+        )
+
+
+def _is_kept(after: tuple[Any, int], now: tuple[Any, int]) -> bool:
+    (one, version), (other, later) = after, now
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return version == later and other.is_set_to(one)
+    return one is other
 
 
 class Constants:
@@ -43,6 +75,10 @@ class Constants:
                 if isinstance(value, int | float):
                     value = torch.tensor(float(value))
                     setattr(module, name, value)
+                elif isinstance(value, torch.Tensor) and not value.numel():
+                    # Empty is what it was before the first call. Some modules do not set it back as long as it is.
+                    value = value.new_zeros(1)
+                    setattr(module, name, value)
                 if isinstance(value, torch.Tensor):
                     self.states[f"{path}.{name}"] = value
         # Tensors are told apart as objects, and each by its version, which changes with its numbers.
@@ -58,12 +94,16 @@ class Constants:
         other.values, other._known = {}, {}
         return other
 
-    def held(self, path: str, module: torch.nn.Module) -> list[Any]:
+    def held(self, path: str, module: torch.nn.Module) -> Held:
         """What a module holds as its state, with its version; nothing where it is no module that keeps some."""
         values = [getattr(module, name, None) for name in self._names.get(path, ())]
-        return [(value, version_of(value) if isinstance(value, torch.Tensor) else 0) for value in values]
+        # An alias keeps its memory where ``data`` of the tensor is exchanged.
+        return [
+            (value.detach(), version_of(value)) if isinstance(value, torch.Tensor) else (value, 0)
+            for value in values
+        ]
 
-    def held_anew(self, path: str, module: torch.nn.Module) -> list[Any]:
+    def held_anew(self, path: str, module: torch.nn.Module) -> Held:
         """The same after a call, which leaves other tensors behind: so it is seen if a forward sets the state back."""
         for name in self._names[path]:
             before = getattr(module, name, None)

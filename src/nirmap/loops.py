@@ -16,6 +16,7 @@ from typing import Any, cast
 import torch
 from torch.fx import Node
 
+from nirmap.constants import check_held
 from nirmap.errors import TraceError
 from nirmap.loop_steps import step_of, unstacked
 from nirmap.step_tracer import HELD, LINE
@@ -98,29 +99,14 @@ def _looped_calls(graph: torch.fx.Graph, calls: Calls) -> dict[Node, int]:
             continue
         before, given = last.get(node.target), {_returned_by(entry) for entry in _state_of(node)}
         if before is None or given == {before} or (not given and calls.goes_on(node)):
-            _check_held(before, node)
+            if before is not None and HELD in before.meta:
+                where = f"module {node.target!r} at {node.meta[LINE]}"
+                do = "set it back before the loop over time steps"
+                check_held(before.meta[HELD][1], node.meta[HELD][0], where, "of its calls", do)
             calls.check_state(node)
             steps[node] = 0 if before is None else steps[before] + 1
             last[node.target] = node
     return steps
-
-
-def _check_held(before: Node | None, node: Node) -> None:
-    """Refuses a forward that changes the state which a module keeps in itself between two of its calls.
-
-    Raises:
-        TraceError: it does.
-    """
-    if before is None or HELD not in before.meta:
-        return
-    pairs = zip(before.meta[HELD][1], node.meta[HELD][0], strict=True)
-    if not all(after is now and version == later for (after, version), (now, later) in pairs):
-        raise TraceError(
-            f"module {node.target!r} at {node.meta[LINE]}",
-            "its state is changed, or set back, between two of its calls",
-            "the state that it has after the call before",
-            "set it back before the loop over time steps",
-        )
 
 
 def _state_of(node: Node) -> list[Node]:

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from nirmap.constants import Constants
+from nirmap.constants import Constants, check_held
 from nirmap.errors import TraceError
 from nirmap.leaves import Leaves
-from nirmap.step_tracer import LINE, StepTracer
+from nirmap.step_tracer import HELD, LINE, StepTracer
 from nirmap.structures import values_of
+from nirmap.time_axes import axis_of_inputs
 
 
 def may_differ(root: torch.nn.Module, leaves: Leaves) -> bool:
@@ -41,7 +42,7 @@ def check_next_call(first: StepTracer, following: StepTracer) -> None:
         following: that of the next, without anything being set back in between.
 
     Raises:
-        TraceError: they differ.
+        TraceError: they differ, or a state does not go on from one to the other.
     """
     before, after = list(first.graph.nodes), list(following.graph.nodes)
     numbers = {node: number for nodes in (before, after) for number, node in enumerate(nodes)}
@@ -52,6 +53,35 @@ def check_next_call(first: StepTracer, following: StepTracer) -> None:
             raise differs(next(iter(one.users), one))
     if len(before) != len(after):
         raise differs(before[-1])
+    _check_carried(first, following)
+
+
+def _check_carried(first: StepTracer, following: StepTracer) -> None:
+    """Refuses a forward of a single step that sets back what a module keeps in itself as its state.
+
+    One that takes a sequence may do so before its first step.
+    """
+    calls = [node for node in first.graph.nodes if HELD in node.meta]
+    if _takes_sequences(first, calls):
+        return
+    later = {node.target: node for node in following.graph.nodes if HELD in node.meta}
+    do = (
+        "set it back outside of forward, before a sequence; if forward takes a sequence, pass a sample of two steps or "
+        "more"
+    )
+    for node in calls:
+        now = later[node.target]
+        where = f"module {node.target!r} at {now.meta[LINE]}"
+        check_held(node.meta[HELD][1], now.meta[HELD][0], where, "calls of forward", do)
+
+
+def _takes_sequences(tracer: StepTracer, calls: list[Node]) -> bool:
+    """Whether a forward loops over steps, or is given sequences of them."""
+    inputs = {node.name for node in tracer.graph.find_nodes(op="placeholder")} - tracer.entries.keys()
+    return (
+        len({node.target for node in calls}) < len(calls)
+        or axis_of_inputs(tracer.graph, tracer.root, tracer.leaves, inputs) is not None
+    )
 
 
 def _content(node: Node, tracer: StepTracer, numbers: dict[Node, int]) -> tuple[Any, ...]:
