@@ -12,7 +12,10 @@ import snntorch
 import torch
 
 from nirmap import reference
+from nirmap.registry import load_registry
+from nirmap_registry.catalogue import PRIMITIVES
 from oracle.parameters import TIME_STEP
+from runtime.suitable import extension_values, is_extension
 
 Random = np.random.Generator
 Tensor = torch.Tensor
@@ -21,11 +24,15 @@ WIDTH = 3
 
 @dataclass(frozen=True)
 class Made:
-    """A module, the shape of its input without batch, and the attributes that a rebuilt one has to share."""
+    """A module, the shape of its input without batch, and the attributes that a rebuilt one has to share.
+
+    An input of the size ``level`` makes it fire.
+    """
 
     module: torch.nn.Module
     shape: tuple[int, ...]
     attributes: tuple[str, ...]
+    level: float = 1.0
 
 
 Maker = Callable[[Random], Made]
@@ -64,6 +71,18 @@ def _reference(kind: Callable[..., torch.nn.Module], *names: str) -> Maker:
             values["r"] = values["r"] / TIME_STEP / 5
         timed: dict[str, Any] = {} if kind in (reference.Scale, reference.Threshold) else {"dt": TIME_STEP}
         return Made(kind(**values, **timed), (WIDTH,), names)
+
+    return make
+
+
+def _extension(kind: str) -> Maker:
+    """The reference module of a neuron that NIR does not have."""
+    row = next(row for row in load_registry("torch").rows if row.node == kind)
+
+    def make(random: Random) -> Made:
+        drawn = extension_values(PRIMITIVES[kind], random, WIDTH)
+        values = {name: torch.tensor(value) for name, value in drawn.items()}
+        return Made(row.module(**values, dt=TIME_STEP), (WIDTH,), tuple(values))
 
     return make
 
@@ -140,6 +159,37 @@ def _norse(cell: Any, parameters: Any, *, has_leak: bool, spikes: bool, current:
     return make
 
 
+def _norse_upstroke(cell: Any, parameters: Any, **ranges: tuple[float, float]) -> Maker:
+    """A cell with a synapse that begins at rest, and whose potential or threshold does something of its own."""
+    drawn = {"v_leak": (-0.3, 0.3), "v_th": (0.5, 0.8), "v_reset": (-0.3, 0.3), **ranges}
+
+    def make(random: Random) -> Made:
+        values = {name: _between(random, *bounds) for name, bounds in drawn.items()}
+        values["v_leak"] = values["v_leak"][0]  # such a cell begins at one potential for all
+        times = ["tau_syn_inv", "tau_mem_inv"]
+        times += [name for name in ("tau_adapt_inv", "tau_ada_inv") if name in parameters._fields]
+        values |= {name: 1 / (_between(random, 5, 15) * TIME_STEP) for name in times}
+        return Made(cell(parameters(**values), dt=TIME_STEP), (WIDTH,), tuple(f"p.{name}" for name in values))
+
+    return make
+
+
+def _norse_izhikevich(random: Random) -> Made:
+    """About norse's own tonic spiking, where each neuron begins elsewhere."""
+    typical = norse.torch.tonic_spiking
+    names = ("a", "b", "c", "d", "sq", "mn", "bias", "v_th", "tau_inv")
+
+    def about(value: Tensor) -> Tensor:
+        return value * _between(random, 0.97, 1.03)
+
+    p = typical.p._replace(**{name: about(getattr(typical.p, name)) for name in names})
+    behaviour = type(typical)(
+        p, typical.s._replace(v=about(typical.s.v.detach()), u=about(typical.s.u.detach()))
+    )
+    kept = (*(f"p.{name}" for name in names), "spiking_method.s.v", "spiking_method.s.u")
+    return Made(norse.torch.IzhikevichCell(behaviour, dt=TIME_STEP), (WIDTH,), kept, level=100.0)
+
+
 def _snntorch(cell: Any, *decays: str, leaks: bool, spikes: bool) -> Maker:
     def make(random: Random) -> Made:
         values = {
@@ -203,6 +253,20 @@ MAKERS: dict[tuple[str, str], Maker] = {
     ("CubaLIF", "norse.torch.LIFCell"): _norse(
         norse.torch.LIFCell, norse.torch.LIFParameters, has_leak=True, spikes=True, current=True
     ),
+    ("CubaALIF", "norse.torch.LSNNCell"): _norse_upstroke(
+        norse.torch.LSNNCell, norse.torch.LSNNParameters, beta=(0.1, 0.4)
+    ),
+    ("CubaEIF", "norse.torch.LIFExCell"): _norse_upstroke(
+        norse.torch.LIFExCell, norse.torch.LIFExParameters, delta_T=(0.2, 0.5)
+    ),
+    ("CubaAdEx", "norse.torch.LIFAdExCell"): _norse_upstroke(
+        norse.torch.LIFAdExCell,
+        norse.torch.LIFAdExParameters,
+        delta_T=(0.2, 0.5),
+        adaptation_current=(0.5, 2),
+        adaptation_spike=(0.1, 0.4),
+    ),
+    ("JointIzhikevich", "norse.torch.IzhikevichCell"): _norse_izhikevich,
     ("Threshold", "snntorch.Leaky"): _threshold_of_snntorch,
     ("I", "snntorch.Leaky"): _snntorch(snntorch.Leaky, "beta", leaks=False, spikes=False),
     ("IF", "snntorch.Leaky"): _snntorch(snntorch.Leaky, "beta", leaks=False, spikes=True),
@@ -210,5 +274,10 @@ MAKERS: dict[tuple[str, str], Maker] = {
     ("LIF", "snntorch.Leaky"): _snntorch(snntorch.Leaky, "beta", leaks=True, spikes=True),
     ("CubaLI", "snntorch.Synaptic"): _snntorch(snntorch.Synaptic, "alpha", "beta", leaks=True, spikes=False),
     ("CubaLIF", "snntorch.Synaptic"): _snntorch(snntorch.Synaptic, "alpha", "beta", leaks=True, spikes=True),
+    **{
+        (row.node, row.path): _extension(row.node)
+        for row in load_registry("torch").rows
+        if is_extension(PRIMITIVES[row.node])
+    },
 }
 """By the primitive and the path of the module."""

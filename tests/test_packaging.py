@@ -192,9 +192,10 @@ def _forbidden(module: str) -> set[str]:
     if package == "nirmap_generator":
         return {"nirmap", "nirmap_registry", "torch", "torchvision", *FRAMEWORKS}
     if package == "nirmap_registry":
-        # A generated module imports its own framework, and no other. The reference modules of the framework torch are
-        # part of nirmap, which imports that registry only when it is asked for; layers of sinabs take functions of it.
-        own = {"nirmap"} if rest[:1] in (["torch"], ["neurons"], ["sinabs"]) else set[str]()
+        # A generated module imports its own framework, and no other. The reference modules of the framework torch, and
+        # the nodes that NIR lacks, have bases in nirmap, which imports those modules only when it is asked for; layers
+        # of sinabs take functions of it.
+        own = {"nirmap"} if rest[:1] in (["torch"], ["neurons"], ["nodes"], ["sinabs"]) else set[str]()
         return {"nirmap", "nirmap_generator", "yaml", *(FRAMEWORKS - set(rest[:1]))} - own
     if module == COMMAND_LINE or module.startswith(f"{COMMAND_LINE}."):
         return set(FRAMEWORKS)

@@ -152,6 +152,14 @@ class Primitive:
         return bool(self.state)
 
     @property
+    def path(self) -> str:
+        """Where one finds its node: ``nir.LIF``, ``nirmap.nodes.AdLIF``."""
+        module = self.node.__module__
+        if module.partition(".")[0] == "nir":
+            return f"nir.{self.name}"
+        return f"nirmap.nodes.{self.name}" if module == "nirmap_registry.nodes" else f"{module}.{self.name}"
+
+    @property
     def declared(self) -> tuple[Parameter, ...]:
         """The parameters that a module holds: all but the inferred shapes."""
         return tuple(parameter for parameter in self.parameters if parameter.kind != "shape")

@@ -113,6 +113,10 @@ class _Proof:
         """Everything that has to hold."""
         primitive = self.primitive
         self.inverse_leads_back()
+        for name, variable in primitive.state.items():
+            # Where a neuron begins at a number, a module is given that number, as its state is converted.
+            if variable.initial.expression.names:
+                self.transforms(variable.initial, f"{name} before the first step", self.maps[name])
         for name, located in primitive.dynamics.items():
             self.transforms(located, f"d/dt {name}", (0, self.maps[name][1]))
         for name, located in [*primitive.reset.items(), *primitive.reset_by_subtraction.items()]:

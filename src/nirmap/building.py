@@ -252,7 +252,7 @@ class Builder:
 
 def _unsupported(registry: Registry, primitive: Primitive, reset: Reset, where: str) -> UnsupportedNodeError:
     """A framework has no module for a primitive with this reset."""
-    framework, found = registry.framework, f"a nir.{primitive.name}"
+    framework, found = registry.framework, f"a {primitive.path}"
     if reset == "subtract":
         expected = f"one that is reset to a value: {framework} has none that subtracts"
         return UnsupportedNodeError(where, f"{found} that is reset by subtraction", expected)
@@ -269,7 +269,7 @@ def _stepped_by(
     method: str, candidates: list[Row], primitive: Primitive, registry: Registry, where: str
 ) -> list[Row]:
     """The rows whose modules integrate by a method."""
-    found = f"method = {method!r} for a nir.{primitive.name}"
+    found = f"method = {method!r} for a {primitive.path}"
     if method not in primitive.methods:
         expected = f"a method for its equations: {' or '.join(map(repr, primitive.methods))}"
         raise ConstraintError(where, found, expected, f"use method={primitive.methods[0]!r}")
@@ -305,7 +305,7 @@ def _refusal(
     ]
     reasons = "; ".join(f"{entry.path}: {constraint.because}" for entry, constraint in failed)
     return ConstraintError(
-        where, f"nir.{primitive.name} with {', '.join(shown)}", f"{broken.that} ({reasons})", broken.do
+        where, f"{primitive.path} with {', '.join(shown)}", f"{broken.that} ({reasons})", broken.do
     )
 
 

@@ -20,6 +20,7 @@ import torch
 from nirmap.attributes import MISSING, Unknown, attribute, buffers_of, set_attribute
 from nirmap.declared_graphs import primitive_of
 from nirmap.neuron import State
+from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import (
     AffineMap,
     Array,
@@ -337,7 +338,7 @@ class Cell(torch.nn.Module):
         """What the cell does around the module."""
         held = self.unknown.buffers()
         names = [name for name in self._buffers if name not in held]
-        return f"nir.{self.node}" + (f", with {', '.join(names)}" if names else "")
+        return PRIMITIVES[self.node].path + (f", with {', '.join(names)}" if names else "")
 
     # Frameworks keep functions and records in their modules that cannot be pickled. So a pickled cell holds what it was
     # built from, its tensors, and the attributes that are others than those it was built with.

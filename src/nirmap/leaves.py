@@ -19,6 +19,7 @@ from nirmap.registry import frameworks, load_registry, rows_for_module
 from nirmap.resets import RESET_KEY, Reset
 from nirmap.series import Series
 from nirmap.subclasses import check_overrides, class_of, has_parametrizations
+from nirmap_registry.catalogue import PRIMITIVES
 from nirmap_registry.rows import (
     Bypassed,
     Container,
@@ -379,7 +380,7 @@ def _demand(row: Row, constraint: ModuleConstraint) -> str:
 def _what(row: Row) -> str:
     """What a module of a row is in NIR."""
     if row.graph is None:
-        return f"a nir.{row.node}"
+        return f"a {PRIMITIVES[row.node].path}"
     return "a graph of " + ", ".join(dict.fromkeys(node for _, node in row.graph.nodes))
 
 

@@ -200,7 +200,7 @@ class Reader(Stepping):
         for change in changes:
             if series.begins_anew(change.part):
                 kind = dict(rewrite.series)[change.part]
-                why = f"this part begins every step anew, while a nir.{kind} remembers the step before"
+                why = f"this part begins every step anew, while a {PRIMITIVES[kind].path} remembers the step before"
                 raise _changed(rewrite, change, f"node {name!r}", why)
         written: list[tuple[str, Entry, torch.nn.Module]] = []
         for part, node in rewrite.series:
@@ -292,7 +292,7 @@ def _changed(rewrite: Rewrite, change: Change, where: str, why: str) -> Constrai
     return ConstraintError(
         f"{where} ({rewrite.name}: {change.part})",
         f"{change.parameter} = {change.found}",
-        f"{change.expected}, which {rewrite.name} makes it for a nir.{rewrite.node} ({why})",
+        f"{change.expected}, which {rewrite.name} makes it for a {PRIMITIVES[rewrite.node].path} ({why})",
         "set it back, or rebuild the network from a graph with the nodes that you want",
     )
 

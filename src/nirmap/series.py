@@ -88,7 +88,7 @@ class Series(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """The node and the rewrite."""
-        return f"nir.{self.node}, {self.rewrite_name}"
+        return f"{PRIMITIVES[self.node].path}, {self.rewrite_name}"
 
 
 @dataclass(frozen=True)

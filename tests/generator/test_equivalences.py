@@ -60,7 +60,7 @@ def test_every_changed_formula_of_an_equivalence_is_refused_with_numbers(
         problems = proven_equivalence(primitive, changed(located.place.document, located.place.path, other))
         assert problems != [], other
         assert any(
-            re.search(r"for \w+ = \d.* it is -?\d\S*, and not -?\d", problem.found)
+            re.search(r"for [\w ]+ = \d.* it is -?\d\S*, and not -?\d", problem.found)
             or "positive" in problem.found
             for problem in problems
         )

@@ -72,10 +72,13 @@ def test_every_expression_stands_where_its_place_says() -> None:
     assert len(found) > 400
     for located in found:
         document, path = located.place.document, located.place.path
+        if path[-1] == "initial" and "initial" not in value_at(document, path[:-1]):
+            assert located.expression.text == "0"  # where nothing is said
+            continue
         problem = located.place.problem("x", "y")
         line = texts[problem.file][problem.line - 1][problem.column - 1 :]
         text = located.expression.text
-        assert value_at(document, path) == text
+        assert str(value_at(document, path)) == text
         assert line.removeprefix('"').startswith(text)
 
 

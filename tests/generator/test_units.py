@@ -106,6 +106,9 @@ def test_an_equation_holds_whatever_the_units_are_called(
     """Counted in millivolts, hours and so on, it gives the same value: checked with numbers, not with units."""
     if "delayed" in located.expression.functions:
         return
+    text = located.expression.text.replace(
+        "before(", "("
+    )  # a value before the step has the unit of one after it
     sizes = {"V": 1e3, "A": 7.0, "s": 1 / 3600, "ohm": 1e3 / 7, "1": 1.0}
     equivalence = primitive.equivalence
     names = {name: entry.unit for name, entry in primitive.parameters.items()}
@@ -116,8 +119,8 @@ def test_an_equation_holds_whatever_the_units_are_called(
     values = {name: 0.3 + 0.17 * index for index, name in enumerate(sorted(located.expression.names))}
     scaled = {name: value * number(names[name], sizes) for name, value in values.items()}
     if unit:
-        expected = number(located.expression.text, values) * number(unit, sizes)
-        assert number(located.expression.text, scaled) == pytest.approx(expected, rel=1e-12)
+        expected = number(text, values) * number(unit, sizes)
+        assert number(text, scaled) == pytest.approx(expected, rel=1e-12)
     else:
         assert evaluate(located.expression, scaled) == evaluate(located.expression, values)
 

@@ -22,8 +22,10 @@ from nirmap.cells import Cell
 from nirmap.errors import ReadBackWarning
 from nirmap.oracle.interpreter import margin, simulate
 from nirmap.registry import load_registry
+from nirmap_registry.catalogue import PRIMITIVES
 from oracle.parameters import Fixed, generators
 from oracle.strategies import DENSE, NEURONS, TIME_STEP, Settings, graph_inputs, graphs, image_graphs
+from runtime.suitable import is_extension
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::nirmap.errors.DelayWarning"),
@@ -262,9 +264,10 @@ def outputs_of(module: torch.nn.Module, xs: torch.Tensor, index: int | None) -> 
 
 
 def zero_state(framework: str, made: Made, batch: int) -> Any:
-    """norse starts at v_leak or v_reset where no state is given, and NIR at 0."""
-    state = next(row.state for row in load_registry(framework).rows if row.module is type(made.module))
-    if state is None or state.record is None:
+    """norse starts at v_leak or v_reset where no state is given, and the primitives of NIR at 0."""
+    row = next(row for row in load_registry(framework).rows if row.module is type(made.module))
+    state = row.state
+    if state is None or state.record is None or is_extension(PRIMITIVES[row.node]):
         return None
     zeros = torch.zeros(batch, *made.shape, dtype=torch.float64)
     return state.record(**{variable.kept_as: zeros for variable in state.variables})
@@ -283,7 +286,7 @@ def test_from_a_module_and_back_is_the_same_module(framework: str, node: str, pa
     def check(random: np.random.Generator) -> None:
         made = MAKERS[node, path](random)
         module = made.module.double().eval()
-        xs = torch.tensor(random.uniform(-0.5, 2.5, (12, 2, *made.shape)))
+        xs = made.level * torch.tensor(random.uniform(-0.5, 2.5, (12, 2, *made.shape)))
         written = nirmap.to_nir(Stepped(module, index), framework, dt=TIME_STEP, sample=xs[0])
         assert type(written.nodes["module"]).__name__ == node
         net = nirmap.from_nir(written, framework, dt=TIME_STEP, dtype=torch.float64)

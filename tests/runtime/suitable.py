@@ -42,10 +42,17 @@ _RANGES = {
 _FASTER = 10
 
 
-def _extension(primitive: Primitive, random: np.random.Generator) -> dict[str, Array]:
+def is_extension(primitive: Primitive) -> bool:
+    """Whether NIR itself does not have it."""
+    return issubclass(primitive.node, ExtensionNode)
+
+
+def extension_values(
+    primitive: Primitive, random: np.random.Generator, neurons: int = NEURONS
+) -> dict[str, Array]:
     """About the typical values, in faster time, with an input between 0 and 2 in the place of the typical one."""
     defaults = cast("type[ExtensionNode]", primitive.node).defaults
-    values = {name: value * random.uniform(0.97, 1.03, NEURONS) for name, value in defaults.items()}
+    values = {name: value * random.uniform(0.97, 1.03, neurons) for name, value in defaults.items()}
     for parameter in primitive.declared:
         if parameter.unit in ("s", "1/s"):
             values[parameter.name] *= 1 / _FASTER if parameter.unit == "s" else _FASTER
@@ -57,8 +64,8 @@ def _extension(primitive: Primitive, random: np.random.Generator) -> dict[str, A
 def _drawn(kind: str, seed: int) -> dict[str, Array]:
     random = np.random.default_rng(seed)
     values: dict[str, Array] = {}
-    if issubclass(PRIMITIVES[kind].node, ExtensionNode):
-        return _extension(PRIMITIVES[kind], random)
+    if is_extension(PRIMITIVES[kind]):
+        return extension_values(PRIMITIVES[kind], random)
     for parameter in PRIMITIVES[kind].declared:
         if parameter.whole_steps:
             values[parameter.name] = DT * random.permutation(NEURONS)

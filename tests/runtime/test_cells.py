@@ -296,7 +296,7 @@ def test_a_cell_with_another_module_in_it_refuses_to_be_pickled(framework: str, 
 def test_a_cell_says_what_it_does_around_its_module(framework: str, row: Row) -> None:
     cell = build(framework, row, suitable_node(row))
     assert isinstance(cell, Cell)
-    assert f"nir.{row.node}" in cell.extra_repr()
+    assert PRIMITIVES[row.node].path in cell.extra_repr()
     assert ("gain" in cell.extra_repr()) == (cell.state_dict().get("gain") is not None)
 
 

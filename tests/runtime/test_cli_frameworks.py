@@ -35,7 +35,7 @@ def test_list_says_what_is_installed_and_what_it_has() -> None:
     text = invoke("list", "--modules").stdout
     assert re.search(r"norse\.torch\.LIFBoxCell +LIF +stateful", text)
     assert re.search(r"norse\.torch\.LILinearCell +Linear \+ CubaLI +stateful", text)
-    assert "norse.torch.LSNNCell is refused: NIR has no neuron with an adaptive threshold" in text
+    assert "norse.torch.LIFRefracCell is refused: no primitive has a synapse and a refractory time" in text
     assert re.search(r"norse +" + re.escape(importlib.metadata.version("norse")), text)
 
 

@@ -118,15 +118,10 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
         lambda: OfNorse(norse.LIFRecurrentCell(INPUTS, NEURONS, dt=2 * DT)),
         "built for another time step",
     ),
-    "adaptive threshold": (
-        "norse",
-        lambda: OfNorse(norse.LSNNRecurrentCell(INPUTS, NEURONS)),
-        "no neuron with an adaptive threshold",
-    ),
-    "Izhikevich": (
+    "a refractory time": (
         "norse",
         lambda: OfNorse(norse.LIFRefracRecurrentCell(INPUTS, NEURONS)),
-        "no neuron with a refractory period",
+        "no primitive has a synapse and a refractory time",
     ),
     "a bias that sinabs leaves out": (
         "sinabs",

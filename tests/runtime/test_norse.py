@@ -170,7 +170,7 @@ def test_a_module_for_another_time_step_is_refused(kind: str) -> None:
     [
         (n.LIFRefracCell(), "no primitive has a synapse and a refractory time"),
         (n.LIFAdExRefracCell(), "an adaptation current and a refractory time"),
-        (n.CobaLIFCell(), "no neuron with conductances"),
+        (n.CobaLIFCell(1, 1), "no neuron with conductances"),
     ],
     ids=lambda value: type(value).__name__,
 )

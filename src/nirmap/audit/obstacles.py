@@ -76,9 +76,7 @@ def _why_no_row(builder: Builder, primitive: Primitive) -> str:
     framework = builder.registry.framework
     if builder.reset == "subtract" and primitive.subtracts:
         return f"{framework} has no {primitive.name} that subtracts its threshold"
-    return builder.registry.not_mapped.get(
-        primitive.name, f"{framework} has no module for nir.{primitive.name}"
-    )
+    return builder.registry.not_mapped.get(primitive.name, f"{framework} has no module for {primitive.path}")
 
 
 def _is_native(builder: Builder, primitive: Primitive, values: Values) -> bool:

@@ -153,9 +153,14 @@ class Settings:
 
     def _required(self, name: str) -> Any:
         """A value for an argument without default, of the type that its annotation names."""
-        annotation = str(self.parameters[name].annotation)
+        kind: object = self.parameters[name].annotation
+        annotation = str(kind)
         if name == "dt":
             return DT
+        if isinstance(kind, type) and issubclass(kind, tuple):
+            # The module of a class of records has records of its own, such as sets of parameters by name.
+            known: list[object] = list(vars(sys.modules[kind.__module__]).values())
+            return next((value for value in known if value.__class__ is kind), self.width)
         if "Tensor" in annotation and "float" not in annotation:
             return torch.full((self.width,), 0.6)
         if "bool" in annotation:

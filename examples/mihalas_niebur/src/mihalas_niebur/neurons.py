@@ -91,8 +91,10 @@ class MihalasNiebur(Neuron):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        v = torch.full_like(input, 0.0) if state is None else state["v"]
-        theta = torch.full_like(input, 0.02) if state is None else state["theta"]
+        if not input.is_floating_point():
+            input = input.to(torch.get_default_dtype())
+        v = torch.full_like(input, 0.0) if state is None else state["v"].expand_as(input)
+        theta = torch.full_like(input, 0.02) if state is None else state["theta"].expand_as(input)
         if self.method == "exponential":
             rate_v = (self.r * input - v) / self.tau
             rate_theta = self.a * v - self.b * (theta - self.theta_rest)
