@@ -35,6 +35,7 @@ def _check_equations(primitive: Primitive, problems: Problems) -> None:
     for variable in primitive.state.values():
         check_names(variable.initial, primitive.parameters, problems)
     _check_before(primitive, problems)
+    _check_delayed(primitive, problems)
     for parameter in primitive.parameters.values():
         if parameter.domain is not None:
             _check_domain(parameter, parameter.domain, problems)
@@ -92,6 +93,39 @@ def _check_before(primitive: Primitive, problems: Problems) -> None:
             if asked not in primitive.state:
                 known = ", ".join(primitive.state)
                 problems.add(located.place.problem(f"before({asked})", f"before of one of {known}"))
+
+
+def _check_delayed(primitive: Primitive, problems: Problems) -> None:
+    """``delayed`` is the whole of an output, of the input by a time in whole steps; the history is all that is kept."""
+    equations = [
+        *primitive.dynamics.values(),
+        *primitive.reset.values(),
+        *primitive.reset_by_subtraction.values(),
+    ]
+    equations += [variable.initial for variable in primitive.state.values()]
+    equations += [primitive.spike] if primitive.spike is not None else []
+    for located in equations:
+        if "delayed" in located.expression.functions:
+            do = "put a Delay before the neuron"
+            problems.add(located.place.problem("delayed()", "it as the output of a primitive, and alone", do))
+    output = primitive.output
+    if output is None or "delayed" not in output.expression.functions:
+        return
+    times = [name for name, parameter in primitive.parameters.items() if parameter.whole_steps]
+    if output.expression.text not in [f"delayed(input, {name})" for name in times]:
+        found, expected = (
+            f"{output.expression.text!r}",
+            "delayed(input, TIME), where TIME has whole_steps: true",
+        )
+        problems.add(output.place.problem(found, expected))
+    if (
+        primitive.is_extension
+        or primitive.spike is not None
+        or primitive.dynamics
+        or len(primitive.state) != 1
+    ):
+        found, expected = f"delayed() in {primitive.name}", "a Delay before or behind a neuron without it"
+        problems.add(output.place.problem(found, expected, "a graph of NIR has Delay for this"))
 
 
 def _check_equivalence(primitive: Primitive, problems: Problems) -> None:

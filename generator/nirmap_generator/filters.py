@@ -297,14 +297,21 @@ def _number(located: Located) -> str:
     return repr(float(str(evaluate(located.expression, {}))))
 
 
-def initial_only(primitive: Primitive) -> list[str]:
-    """The parameters that say where the state begins, and nothing else."""
+def fixed(primitive: Primitive) -> list[str]:
+    """The parameters that no gradient reaches: times in whole steps, and what says where the state begins only."""
     equations = [*primitive.dynamics.values(), *primitive.reset.values()]
     equations += [*primitive.reset_by_subtraction.values()]
     equations += [located for located in (primitive.spike, primitive.output) if located is not None]
     used = {name for located in equations for name in located.expression.names}
     begins = {name for variable in primitive.state.values() for name in variable.initial.expression.names}
-    return [name for name in primitive.parameters if name in begins - used]
+    return [
+        name for name, entry in primitive.parameters.items() if entry.whole_steps or name in begins - used
+    ]
+
+
+def delays(primitive: Primitive) -> bool:
+    """Whether it is a delay line, whose output is its input of some time ago."""
+    return primitive.output is not None and "delayed" in primitive.output.expression.functions
 
 
 def looks_back(primitive: Primitive) -> bool:

@@ -32,7 +32,7 @@ from nirmap_generator.write import Changes, compare_files, write_files
 # The modules that are generated for neurons.
 OF_NEURONS = frozenset({"catalogue", "neurons", "nodes", "reference"})
 # How the first line of every generated file begins.
-MARK = header({}).partition("(")[0]
+MARK = header({}).partition(";")[0]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import nir
 import numpy as np
 import torch
 
-from nirmap.audit.drawing import OUTPUT, Array, Draw
+from nirmap.audit.drawing import OUTPUT, Draw
+from nirmap.audit.sketches import Array
 from nirmap.oracle.interpreter import Trace
 
 # Names of nodes from the top graph down to a node.

@@ -9,23 +9,19 @@ import nir
 import numpy as np
 
 from nirmap.audit.drawing import (
-    DT,
     INPUT,
     NEURONS,
     NODE,
     OUTPUT,
-    Array,
     Draw,
-    Random,
-    Values,
     at_zero,
     equal,
     inputs_of,
     neuron,
     reset_at_leak,
     settled,
-    weights,
 )
+from nirmap.audit.sketches import DT, Array, Random, Values, weights
 
 BACK = "back"
 FRONT = "front"

@@ -12,7 +12,7 @@ import numpy as np
 
 import nirmap
 from nirmap.audit.cells import Case, Condition, How
-from nirmap.audit.drawing import Array, Draw
+from nirmap.audit.drawing import Draw
 from nirmap.audit.judging import (
     DTYPES,
     Verdict,
@@ -23,6 +23,7 @@ from nirmap.audit.judging import (
     output_of,
 )
 from nirmap.audit.obstacles import obstacles
+from nirmap.audit.sketches import Array
 from nirmap.building import Builder, node_values, primitive_of
 from nirmap.errors import ConstraintError, UnsupportedNodeError
 from nirmap.network import Network

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nirmap.audit.drawing import DT, Random
+from nirmap.audit.sketches import DT, Random
 from nirmap.audit.substitutes import OWN, as_given, as_layer
 from nirmap.declared_graphs import GRAPH
 from nirmap.errors import NirmapError

@@ -11,24 +11,10 @@ import numpy as np
 
 import nirmap
 from nirmap.audit.cells import Case, Cell, Condition, Status
-from nirmap.audit.drawing import (
-    DT,
-    INPUT,
-    NEURONS,
-    NODE,
-    OUTPUT,
-    Array,
-    Draw,
-    Maker,
-    Random,
-    Values,
-    inputs_of,
-    layers,
-    settled,
-    weights,
-)
+from nirmap.audit.drawing import INPUT, NEURONS, NODE, OUTPUT, Draw, inputs_of, layers, settled
 from nirmap.audit.judging import dtypes_of
 from nirmap.audit.rebuilding import case_from_nir
+from nirmap.audit.sketches import DT, Array, Maker, Random, Values, weights
 from nirmap.audit.users import UsersModules
 from nirmap.building import node_values
 from nirmap.resets import RESET_KEY

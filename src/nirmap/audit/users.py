@@ -13,10 +13,11 @@ import torch
 
 import nirmap
 from nirmap.audit.cells import Case, Condition
-from nirmap.audit.drawing import BATCH, DT, MARGIN, STEPS, Array
+from nirmap.audit.drawing import BATCH, MARGIN, STEPS
 from nirmap.audit.judging import Verdict, fires, numbers, output_of
 from nirmap.audit.own_calls import own_outputs, sample_of
 from nirmap.audit.settings import Setting, Settings, input_shape
+from nirmap.audit.sketches import DT, Array
 from nirmap.errors import NirmapError
 from nirmap.leaves import Leaves
 from nirmap.oracle.interpreter import margin, simulate
