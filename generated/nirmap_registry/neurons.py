@@ -66,7 +66,7 @@ class Delay(DelayLine):
 
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         """One step; returns the output and the new state."""
-        history = self.history(input) if state is None else state["history"]
+        history = self.empty_history(input) if state is None else state["history"]
         output, history = self.delayed(input, history)
         return output, {"history": history}
 

@@ -83,7 +83,7 @@ class DelayLine(Neuron):
             name = self.parameter_names[0]
             self._count_steps(state_dict.get(prefix + name, self._time).dtype)
 
-    def history(self, input: torch.Tensor) -> torch.Tensor:
+    def empty_history(self, input: torch.Tensor) -> torch.Tensor:
         r"""The history before the first step, for an input of shape (\*batch, \*neurons)."""
         return input.new_zeros((*input.shape, self.longest))
 
