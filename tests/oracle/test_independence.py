@@ -57,4 +57,5 @@ def test_nothing_else_is_loaded_with_it() -> None:
         "nirmap.oracle.equations",
         "nirmap.oracle.exponential",
         "nirmap.oracle.inputs",
+        "nirmap.oracle.nodes",
     }
