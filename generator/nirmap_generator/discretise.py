@@ -10,12 +10,13 @@ for which the runtime has a function.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nirmap_generator.expressions import ExpressionError, parse
+from nirmap_generator.expressions import Expression, ExpressionError, parse
 from nirmap_generator.model import Primitive
 from nirmap_generator.spelling import to_torch
 from nirmap_generator.symbolic import NotSymbolic, symbolic
@@ -91,26 +92,45 @@ def exact_step(primitive: Primitive) -> ExactStep:
     return ExactStep(factors, weights)
 
 
-def _matrix(primitive: Primitive) -> dict[str, dict[str, Any]]:
+def _matrix(primitive: Primitive) -> Mapping[str, Mapping[str, Any]]:
     """The matrix A: how the rate of each variable depends on each."""
+    names = (*primitive.parameters, *primitive.state, "input")
+    rates = tuple((name, located.expression) for name, located in primitive.dynamics.items())
+    matrix = _derivatives(names, rates)
+    for name, row in matrix.items():
+        varying = {str(symbol) for entry in row.values() for symbol in entry.free_symbols}
+        if not varying.isdisjoint({*primitive.dynamics, "input"}):
+            raise NotExact(f"d/dt {name} is not linear in the state")
+    return matrix
+
+
+@functools.cache
+def _derivatives(
+    names: tuple[str, ...], rates: tuple[tuple[str, Expression], ...]
+) -> Mapping[str, Mapping[str, Any]]:
+    """The derivative of each rate by each variable, found once: simplifying is slow, and many places ask for it.
+
+    Args:
+        names: everything that the rates may speak of.
+        rates: ``d/dt`` of the variables, by their names.
+
+    Raises:
+        NotExact: a rate is not a formula.
+    """
     sympy: Any = importlib.import_module("sympy")  # it has no types
 
-    names = [*primitive.parameters, *primitive.state, "input"]
     symbols = {name: sympy.Symbol(name, real=True) for name in names}
-    state = [symbols[name] for name in primitive.dynamics]
-    matrix: dict[str, dict[str, Any]] = {}
-    for name, located in primitive.dynamics.items():
-        try:
-            # All rates of an exact step are those before it.
-            rate = symbolic(located.expression, symbols, functions={"before": _same})
-        except NotSymbolic as error:
-            raise NotExact(str(error)) from error
-        row = {source: sympy.simplify(rate.diff(symbols[source])) for source in primitive.dynamics}
-        varying = {*state, symbols["input"]}
-        if any(entry.free_symbols & varying for entry in row.values()):
-            raise NotExact(f"d/dt {name} is not linear in the state")
-        matrix[name] = row
-    return matrix
+    try:
+        # All rates of an exact step are those before it.
+        forms = {
+            name: symbolic(expression, symbols, functions={"before": _same}) for name, expression in rates
+        }
+    except NotSymbolic as error:
+        raise NotExact(str(error)) from error
+    return {
+        name: {source: sympy.simplify(form.diff(symbols[source])) for source in forms}
+        for name, form in forms.items()
+    }
 
 
 def _same(value: Any) -> Any:
