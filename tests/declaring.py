@@ -45,6 +45,15 @@ def copied(folder: Path) -> Path:
     return folder / "mappings"
 
 
+def copied_in_part(folder: Path, *frameworks: str) -> Path:
+    """A copy for the reference modules and some frameworks only, which is read and rendered in less time."""
+    mappings = copied(folder)
+    for path in (mappings / "frameworks").glob("*.yaml"):
+        if path.stem not in {"torch", *frameworks}:
+            path.unlink()
+    return mappings
+
+
 def classes(entry: dict[str, Any]) -> list[str]:
     """The classes that an entry of a file is about."""
     module = entry["module"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import nir
 import pytest
 
-from declaring import MAPPINGS, changed, copied, declared, edited, problems_of
+from declaring import MAPPINGS, changed, copied_in_part, declared, edited, problems_of
 from nirmap_generator.check_catalogue import check_against_nir, check_catalogue
 from nirmap_generator.load import load
 from nirmap_generator.parsing import Parser
@@ -62,7 +62,7 @@ def about(problems: tuple[Problem, ...], file: str, *words: str) -> list[Problem
 def test_a_parameter_that_is_missing_in_the_catalogue_is_named(
     tmp_path: Path, node: str, parameter: str
 ) -> None:
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "snntorch")
     lines = lines_of(folder / "nir.yaml")
     entry = block(lines, line_of(lines, "primitives", node, "parameters", parameter))
     alone = len(CATALOGUE.primitives[node].parameters) == 1
@@ -88,7 +88,7 @@ def test_a_parameter_that_is_missing_in_the_catalogue_is_named(
 
 @pytest.mark.parametrize("node", NODES)
 def test_a_primitive_that_is_missing_in_the_catalogue_is_named(tmp_path: Path, node: str) -> None:
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "snntorch")
     lines = lines_of(folder / "nir.yaml")
     section = "primitives" if node in CATALOGUE.primitives else "structure"
     entry = block(lines, line_of(lines, section, node))
@@ -116,7 +116,7 @@ def test_a_parameter_that_nir_calls_otherwise_is_named_where_it_stands(node: str
 
 
 def test_a_renamed_parameter_has_the_position_of_its_entry(tmp_path: Path) -> None:
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     line, column = edited(
         folder / "nir.yaml", 'threshold: {kind: neuron, unit: "1"', 'treshold: {kind: neuron, unit: "1"'
     )
@@ -145,7 +145,7 @@ def test_another_order_of_the_parameters_is_told(node: str) -> None:
 
 
 def test_a_primitive_that_nir_does_not_have_is_told(tmp_path: Path) -> None:
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     edited(folder / "nir.yaml", "structure:\n", "structure:\n  Inpud: Where nothing enters.\n")
     found = about(problems_of(folder, proven=True), "mappings/nir.yaml", "Inpud")
     assert [problem.path for problem in found] == ["structure.Inpud"]
@@ -252,7 +252,7 @@ NAMES = {
 def test_an_unknown_name_is_told_with_its_place_the_known_names_and_the_closest(
     tmp_path: Path, file: str, old: str, new: str, name: str, meant: str, known: str
 ) -> None:
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     line, column = edited(folder / file, old, new)
     (problem,) = problems_of(folder)
     assert (problem.file, problem.line) == (f"mappings/{file}", line)
@@ -307,7 +307,7 @@ def test_an_unknown_name_in_a_reset_is_told() -> None:
 
 
 def test_what_a_module_holds_depends_on_no_name(tmp_path: Path) -> None:
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     line, _ = edited(
         folder / NORSE, "holds: {p.reset_method: \"'reset_value'\"}", "holds: {p.reset_method: reset_value}"
     )
@@ -317,7 +317,7 @@ def test_what_a_module_holds_depends_on_no_name(tmp_path: Path) -> None:
 
 
 def test_all_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     places = {
         (f"mappings/{file}", edited(folder / file, old, new)[0]) for file, old, new, *_ in NAMES.values()
     }
@@ -329,7 +329,7 @@ def test_all_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
 
 
 def test_a_name_is_suggested_only_where_one_is_close(tmp_path: Path) -> None:
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     edited(folder / NIR, "spike: input > threshold", "spike: input > quux")
     (problem,) = problems_of(folder)
     assert problem.do == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from declaring import copied, edited, problems_of
+from declaring import copied_in_part, edited, problems_of
 
 SNNTORCH, NORSE, NIR = "frameworks/snntorch.yaml", "frameworks/norse.yaml", "nir.yaml"
 # Slips that leave every name known: where, what was there, what is there now, what has to be said.
@@ -192,7 +192,7 @@ SLIPS = {
 def test_a_slip_is_told_where_it_stands(
     tmp_path: Path, file: str, old: str, new: str, found: str, expected: str
 ) -> None:
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     edited(folder / file, old, new)
     told = [problem for problem in problems_of(folder) if found in problem.found and expected in str(problem)]
     assert told != []
@@ -205,7 +205,7 @@ BUILT = "the module is built with 'threshold', and nothing reads it"
 
 def test_an_argument_that_nothing_reads_is_refused(tmp_path: Path) -> None:
     """A module with another value would be written as the same node."""
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     path = folder / SNNTORCH
     text = path.read_text(encoding="utf-8")
     start = text.index("  LIF:\n")
@@ -224,7 +224,7 @@ def test_an_argument_that_nothing_reads_is_refused(tmp_path: Path) -> None:
 
 def test_what_a_module_holds_and_no_condition_pins_is_refused(tmp_path: Path) -> None:
     """Without the condition, a neuron with lateral inhibition would be written as one that has none."""
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     path = folder / SNNTORCH
     text = path.read_text(encoding="utf-8")
     condition = "        - {that: not module.inhibition, because: NIR has no lateral inhibition}\n"
@@ -238,7 +238,7 @@ def test_what_a_module_holds_and_no_condition_pins_is_refused(tmp_path: Path) ->
 
 def test_two_rows_with_one_class_are_refused(tmp_path: Path) -> None:
     """They would be two functions of one name, of which only the second is ever called."""
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     path = folder / "frameworks/torch.yaml"
     row = (
         "    - module: nirmap.reference.Scale\n"
@@ -252,7 +252,7 @@ def test_two_rows_with_one_class_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["catalogue", "rows", "functions", "neurons", "lambda", "np"])
 def test_a_framework_is_not_called_like_another_generated_module(tmp_path: Path, name: str) -> None:
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     edited(folder / "frameworks/norse.yaml", "framework: norse\n", f"framework: {name}\n")
     (folder / "frameworks/norse.yaml").rename(folder / f"frameworks/{name}.yaml")
     (problem,) = problems_of(folder)
@@ -261,7 +261,7 @@ def test_a_framework_is_not_called_like_another_generated_module(tmp_path: Path,
 
 def test_two_classes_of_one_name_are_refused(tmp_path: Path) -> None:
     """A generated module imports classes by their names: one would stand for the other."""
-    folder = copied(tmp_path)
+    folder = copied_in_part(tmp_path, "norse", "snntorch")
     line, _ = edited(
         folder / NORSE,
         "  record: norse.torch.LIState\n        v",
